@@ -1,0 +1,3 @@
+module github.com/lbd-project/lbd
+
+go 1.26

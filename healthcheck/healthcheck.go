@@ -1,0 +1,95 @@
+// Package healthcheck probes real servers.
+//
+// A Checker makes one probe. A Monitor runs many probes on their schedule and
+// turns results into states by rise and fall. It knows nothing of services,
+// weights or the kernel.
+package healthcheck
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Checker makes one probe of one target. Check returns a nil error for a healthy
+// target. The context carries the one deadline of the whole probe; Check returns
+// soon after it ends and leaves no goroutine or descriptor behind. Check may be
+// called again but never concurrently.
+type Checker interface {
+	Check(ctx context.Context) (Result, error)
+}
+
+// Result is what a probe learned besides healthy or not.
+type Result struct {
+	// Latency is how long the probe took.
+	Latency time.Duration
+	// Detail is a short text for people, such as "connected".
+	Detail string
+}
+
+// Method is a kind of probe with its options, such as TCP{}.
+type Method interface {
+	// NewChecker returns a Checker for a target.
+	NewChecker(target netip.AddrPort) (Checker, error)
+	// Key is a canonical text of the kind and every option ("tcp"): two methods
+	// with equal keys probe in the same way.
+	Key() string
+}
+
+// Timing is the schedule of a probe.
+type Timing struct {
+	// Interval is the time between the starts of two probes, greater than 0.
+	Interval time.Duration
+	// Timeout is the deadline of one probe, greater than 0, at most Interval.
+	Timeout time.Duration
+	// Rise and Fall are how many results in a row change the state, at least 1.
+	Rise, Fall int
+}
+
+// Probe is one probe on a schedule.
+type Probe struct {
+	Method Method
+	Target netip.AddrPort
+	Timing
+}
+
+// Key identifies the probe by its content; probes with equal keys are shared.
+func (p Probe) Key() string {
+	return fmt.Sprintf("%s %v interval=%v timeout=%v rise=%d fall=%d",
+		p.Method.Key(), p.Target, p.Interval, p.Timeout, p.Rise, p.Fall)
+}
+
+// State is what a Monitor holds of a probe.
+type State uint8
+
+// The states. A probe is Pending until its first result, which decides alone;
+// later results change the state by rise and fall.
+const (
+	Pending State = iota
+	Up
+	Down
+)
+
+// Status is the state of a probe with its history.
+type Status struct {
+	State State
+	// Since is when State was entered.
+	Since time.Time
+	// Last is the last result, LastErr its error (nil for healthy) and LastTime
+	// when it came; zero LastTime before the first.
+	Last     Result
+	LastErr  error
+	LastTime time.Time
+	// Streak counts results in a row that agree with the last.
+	Streak int
+	// Checks and Failures count results since the probe was added.
+	Checks, Failures uint64
+}
+
+// Change is a state change of a probe.
+type Change struct {
+	// Key is the probe's.
+	Key string
+	Status
+}

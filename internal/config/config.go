@@ -1,0 +1,88 @@
+// Package config turns the bytes of lbd.yaml into a validated Config.
+package config
+
+import (
+	"time"
+
+	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// Engine is where scheduling happens.
+type Engine string
+
+// The engines.
+const (
+	EngineAuto   Engine = "auto"
+	EngineKernel Engine = "kernel"
+)
+
+// OnExit is what happens to the table when lbd stops.
+type OnExit string
+
+// The exit policies.
+const (
+	OnExitKeep  OnExit = "keep"
+	OnExitClear OnExit = "clear"
+)
+
+// OnFailure is what happens to a real server that fails its checks.
+type OnFailure string
+
+// The failure policies. Auto never appears in a parsed Config: Parse resolves it.
+const (
+	OnFailureAuto    OnFailure = "auto"
+	OnFailureQuiesce OnFailure = "quiesce"
+	OnFailureRemove  OnFailure = "remove"
+)
+
+// Config is a validated configuration. It is immutable: whoever gets one must not
+// write to it.
+type Config struct {
+	// Engine is EngineAuto or EngineKernel.
+	Engine Engine
+	// NetNS is the name or path of the network namespace of the engine, the VIPs
+	// and the probes; empty for lbd's own.
+	NetNS string
+	// SocketPath and SocketGroup are the control socket's; an empty group means
+	// the socket belongs to root's group alone.
+	SocketPath, SocketGroup string
+	OnExit                  OnExit
+	// VIPInterface gets the services' addresses; empty for none.
+	VIPInterface string
+	// Exclusive removes services that lbd does not own.
+	Exclusive         bool
+	ReconcileInterval time.Duration
+	MirrorInterval    time.Duration
+	// Timeouts are the kernel's; zero fields are left alone.
+	Timeouts ipvs.Timeouts
+	// Sysctls are the net.ipv4.vs.* settings that lbd owns, by their last word,
+	// those that follow from the services included.
+	Sysctls map[string]int
+	// VirtualServices are in file order.
+	VirtualServices []VirtualService
+	// Warnings are what the file says that is legal and likely wrong, each with
+	// its position.
+	Warnings []string
+}
+
+// VirtualService is one virtual service of a Config.
+type VirtualService struct {
+	// Name is unique in the Config.
+	Name string
+	ipvs.Service
+	// RealServers are in file order; the first wins ties.
+	RealServers []RealServer
+}
+
+// RealServer is one real server of a VirtualService. Its Weight is the
+// configured weight.
+type RealServer struct {
+	ipvs.Destination
+	// Probes must all pass; empty means always up.
+	Probes []healthcheck.Probe
+	// OnFailure is quiesce or remove.
+	OnFailure OnFailure
+	// DrainTimeout bounds the drain when the server leaves the config.
+	DrainTimeout time.Duration
+}
