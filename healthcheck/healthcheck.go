@@ -28,10 +28,17 @@ type Result struct {
 	Detail string
 }
 
+// Env is what a checker needs of its host.
+type Env struct {
+	// Enter runs create, which makes sockets, in the network namespace of the
+	// probes, and returns its error; nil means that lbd's own namespace is it.
+	Enter func(create func() error) error
+}
+
 // Method is a kind of probe with its options, such as TCP{}.
 type Method interface {
 	// NewChecker returns a Checker for a target.
-	NewChecker(target netip.AddrPort) (Checker, error)
+	NewChecker(target netip.AddrPort, env Env) (Checker, error)
 	// Key is a canonical text of the kind and every option ("tcp"): two methods
 	// with equal keys probe in the same way.
 	Key() string
