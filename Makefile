@@ -1,0 +1,71 @@
+# lbd: make help lists the targets.
+
+GO       ?= go
+BIN      := bin
+DEBS     := gcc libc6-dev qemu-system-x86 ipvsadm iproute2 nftables busybox-static conntrack keepalived
+BUILDENV := CGO_ENABLED=0
+BUILD    := $(BUILDENV) $(GO) build -trimpath
+# Packages with tests of a tier: the tier is in the test's name.
+pkgs_with = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func $(1)' . 2>/dev/null)))
+KERNEL   ?= cloud
+# The oldest kernel whose wlc counts inactive connections alone, and today's.
+KERNELS  := cloud linux-image-6.1.0-50-cloud-amd64
+STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build demo test test-unit test-netns test-kernel test-kernel-matrix \
+	bench-apply lint fuzz generate clean FORCE
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+deps: ## install what the tests and the demo need, from Debian's packages
+	@missing=; for p in $(DEBS); do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing:$$missing"; \
+		[ "$$(id -u)" = 0 ] || { echo "make deps: run it as root, or install the packages above" >&2; exit 1; }; \
+		apt-get update -q && \
+		RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing; fi
+
+build: $(BIN)/lbd $(BIN)/ipvsctl ## build lbd and ipvsctl into bin/
+
+$(BIN)/lbd: FORCE
+	$(BUILD) -o $@ ./cmd/lbd
+
+$(BIN)/ipvsctl: FORCE
+	$(BUILD) -o $@ ./cmd/ipvsctl
+
+$(BIN)/vmrun: FORCE
+	$(BUILD) -o $@ ./internal/vm/vmrun
+
+test: deps ## every tier: unit, namespaces, kernel
+	@$(MAKE) --no-print-directory test-unit test-netns test-kernel
+
+test-unit: ## tests that need nothing, with the race detector
+	$(GO) run ./internal/tier unit -race -skip '^(TestNetns|TestKernel)' ./...
+
+test-netns: ## tests in network namespaces of this host
+	LBD_TEST_REQUIRE=netns $(GO) run ./internal/tier netns -run '^TestNetns' $(call pkgs_with,TestNetns)
+
+test-kernel: $(BIN)/vmrun ## tests on a real kernel with IPVS, in a virtual machine
+	$(BIN)/vmrun test -kernel $(KERNEL) $(call pkgs_with,TestKernel)
+
+test-kernel-matrix: $(BIN)/vmrun ## the kernel tests on every kernel of KERNELS
+	@for k in $(KERNELS); do $(MAKE) --no-print-directory test-kernel KERNEL=$$k || exit 1; done
+
+lint: ## gofmt, vet on every platform, staticcheck, generated files, go.mod
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	$(STATICCHECK) -checks all,-ST1000 ./...
+	GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	GOOS=linux GOARCH=s390x $(GO) vet ./ipvs/... ./healthcheck/... ./cmd/...
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./ipvs/... ./healthcheck/... ./cmd/ipvsctl/...
+	$(GO) mod tidy -diff
+	$(GO) generate ./... && git diff --exit-code
+
+generate: ## rewrite the generated files
+	$(GO) generate ./...
+
+clean: ## remove what the build made
+	rm -rf $(BIN) .cache
