@@ -1,0 +1,141 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// DefaultDrainTimeout bounds the drain of a server of which nothing but the
+// table tells: one that left the configuration while lbd was not running.
+const DefaultDrainTimeout = 5 * time.Minute
+
+// Drain is a server that left the configuration: it keeps weight 0 until its
+// connections have ended or the deadline has come.
+type Drain struct {
+	// Name and Service are those of the service when the server left it.
+	Name    string
+	Service ipvs.Service
+	// Destination is the server with the weight that it had in the
+	// configuration.
+	Destination ipvs.Destination
+	// Deadline ends the drain whatever is connected.
+	Deadline time.Time
+}
+
+// Key identifies the draining server.
+func (d Drain) Key() ipvs.DestinationKey {
+	return ipvs.DestinationKey{Service: d.Service.ServiceKey, Address: d.Destination.Address}
+}
+
+func (d Drain) server() Server {
+	s := Server{
+		Destination: d.Destination,
+		Configured:  d.Destination.Weight,
+		Gate:        GateDrained,
+		Present:     true,
+		State:       Draining,
+		Reason:      "drained: left the configuration",
+		Deadline:    d.Deadline,
+	}
+	s.Weight = s.Gate.apply(s.Configured)
+	return s
+}
+
+// Drains are the draining servers in the order in which they left.
+type Drains []Drain
+
+// Leave returns the drains after a change of configuration: servers of old that
+// next lacks begin to drain, servers that next has again stop. Servers that the
+// last decision had absent have nothing to drain.
+func (ds Drains) Leave(old *Fleet, next *config.Config, now time.Time) Drains {
+	wanted := destinations(next)
+	var out Drains
+	known := make(map[ipvs.DestinationKey]bool)
+	for _, d := range ds {
+		if known[d.Key()] = true; !wanted[d.Key()] {
+			out = append(out, d)
+		}
+	}
+	for i := range old.Services {
+		s := &old.Services[i]
+		for j := range s.Servers {
+			rs := &s.Servers[j]
+			key := ipvs.DestinationKey{Service: s.ServiceKey, Address: rs.Address}
+			if wanted[key] || known[key] || !rs.Present {
+				continue
+			}
+			d := Drain{Name: s.Name, Service: s.Service, Destination: rs.Destination, Deadline: now.Add(rs.DrainTimeout)}
+			d.Destination.Weight = rs.Configured
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Adopt returns the drains with those added of which only the table tells:
+// servers in services of ours that the configuration lacks. They left while
+// lbd was not running.
+func (ds Drains) Adopt(table []ipvs.TableEntry, ours func(ipvs.ServiceKey) bool, c *config.Config, now time.Time) Drains {
+	wanted := destinations(c)
+	known := make(map[ipvs.DestinationKey]bool, len(ds))
+	for _, d := range ds {
+		known[d.Key()] = true
+	}
+	out := slices.Clone(ds)
+	for i := range table {
+		e := &table[i]
+		if !ours(e.ServiceKey) {
+			continue
+		}
+		for _, dst := range e.Destinations {
+			key := ipvs.DestinationKey{Service: e.ServiceKey, Address: dst.Address}
+			if wanted[key] || known[key] {
+				continue
+			}
+			out = append(out, Drain{
+				Name:        e.ServiceKey.String(),
+				Service:     e.Service,
+				Destination: dst.Destination,
+				Deadline:    now.Add(DefaultDrainTimeout),
+			})
+		}
+	}
+	return out
+}
+
+// Finish returns the drains that go on. A drain has ended when its deadline has
+// come or when counts, taken after it began, say that nothing is connected;
+// counts returns false for a server that the table does not hold.
+func (ds Drains) Finish(counts func(ipvs.DestinationKey) (ipvs.Conns, bool), now time.Time) Drains {
+	return slices.DeleteFunc(slices.Clone(ds), func(d Drain) bool {
+		if !now.Before(d.Deadline) {
+			return true
+		}
+		conns, ok := counts(d.Key())
+		return !ok || d.idle(conns)
+	})
+}
+
+// idle reports whether nothing is connected. IPVS counts UDP flows as inactive
+// only, so they are waited for as well.
+func (d Drain) idle(c ipvs.Conns) bool {
+	if d.Service.Protocol == ipvs.UDP {
+		return c.Active == 0 && c.Inactive == 0
+	}
+	return c.Active == 0
+}
+
+// destinations returns the real servers of a configuration.
+func destinations(c *config.Config) map[ipvs.DestinationKey]bool {
+	m := make(map[ipvs.DestinationKey]bool)
+	for i := range c.VirtualServices {
+		vs := &c.VirtualServices[i]
+		for j := range vs.RealServers {
+			m[ipvs.DestinationKey{Service: vs.ServiceKey, Address: vs.RealServers[j].Address}] = true
+		}
+	}
+	return m
+}

@@ -1,0 +1,163 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// drainKeys prints drains as "ADDRESS of SERVICE until SECONDS weight W".
+func drainKeys(ds Drains) map[string]int64 {
+	m := make(map[string]int64)
+	for _, d := range ds {
+		m[d.Key().String()] = d.Deadline.Unix()
+	}
+	return m
+}
+
+func conf(services ...config.VirtualService) *config.Config {
+	return &config.Config{VirtualServices: services}
+}
+
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	removed := server(rs3, 1, probe("tcp", rs3))
+	removed.OnFailure = config.OnFailureRemove
+	tests := []struct {
+		name   string
+		old    *config.Config
+		drains Drains
+		next   *config.Config
+		health Health
+		want   map[string]int64
+	}{
+		{
+			name: "nothing changed",
+			old:  conf(service(vip, server(rs2, 1))),
+			next: conf(service(vip, server(rs2, 1))),
+			want: map[string]int64{},
+		},
+		{
+			name: "a server left",
+			old:  conf(service(vip, server(rs2, 1), server(rs3, 1))),
+			next: conf(service(vip, server(rs2, 1))),
+			want: map[string]int64{"10.0.0.3:80 of TCP 192.0.2.1:80": 160},
+		},
+		{
+			name: "a service left",
+			old:  conf(service(vip, server(rs2, 1), server(rs3, 1))),
+			next: conf(),
+			want: map[string]int64{"10.0.0.2:80 of TCP 192.0.2.1:80": 160, "10.0.0.3:80 of TCP 192.0.2.1:80": 160},
+		},
+		{
+			name:   "a failed and removed server has nothing to drain",
+			old:    conf(service(vip, server(rs2, 1), removed)),
+			health: Health{dkey(vip, rs3): true},
+			next:   conf(service(vip, server(rs2, 1))),
+			want:   map[string]int64{},
+		},
+		{
+			name:   "a second reload keeps the deadline",
+			old:    conf(service(vip, server(rs2, 1))),
+			drains: Drains{{Service: ipvs.Service{ServiceKey: key(vip)}, Destination: server(rs3, 1).Destination, Deadline: time.Unix(7, 0)}},
+			next:   conf(service(vip, server(rs2, 1))),
+			want:   map[string]int64{"10.0.0.3:80 of TCP 192.0.2.1:80": 7},
+		},
+		{
+			name:   "a server came back",
+			old:    conf(service(vip, server(rs2, 1))),
+			drains: Drains{{Service: ipvs.Service{ServiceKey: key(vip)}, Destination: server(rs3, 1).Destination, Deadline: time.Unix(7, 0)}},
+			next:   conf(service(vip, server(rs2, 1), server(rs3, 1))),
+			want:   map[string]int64{},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			old := Decide(Input{Config: tt.old, Probe: probes(nil), Health: tt.health, Drains: tt.drains})
+			got := drainKeys(tt.drains.Leave(old, tt.next, now))
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("drains (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The drain of a server remembers its configured weight, not the 0 that a
+// failed check made of it.
+func TestLeaveKeepsConfiguredWeight(t *testing.T) {
+	t.Parallel()
+	old := Decide(Input{
+		Config: conf(service(vip, server(rs2, 7, probe("tcp", rs2)))),
+		Probe:  probes(nil),
+		Health: Health{dkey(vip, rs2): true},
+	})
+	if w := old.Services[0].Servers[0].Weight; w != 0 {
+		t.Fatalf("weight of the failed server: want 0, got %d", w)
+	}
+	ds := Drains(nil).Leave(old, conf(), time.Unix(0, 0))
+	if got := ds[0].Destination.Weight; got != 7 {
+		t.Errorf("weight in the drain: want 7, got %d", got)
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	entry := func(vip string, servers ...string) ipvs.TableEntry {
+		e := ipvs.TableEntry{ServiceStatus: ipvs.ServiceStatus{Service: ipvs.Service{ServiceKey: key(vip), Scheduler: "wlc"}}}
+		for _, s := range servers {
+			e.Destinations = append(e.Destinations, ipvs.DestinationStatus{Destination: server(s, 1).Destination})
+		}
+		return e
+	}
+	const foreign = "192.0.2.9:80"
+	table := []ipvs.TableEntry{entry(vip, rs2, rs3), entry("192.0.2.2:80", rs2), entry(foreign, rs2)}
+	drains := Drains{{Service: ipvs.Service{ServiceKey: key("192.0.2.2:80")}, Destination: server(rs2, 1).Destination, Deadline: time.Unix(7, 0)}}
+	ours := func(k ipvs.ServiceKey) bool { return k != key(foreign) }
+	got := drainKeys(drains.Adopt(table, ours, conf(service(vip, server(rs2, 1))), time.Unix(100, 0)))
+	want := map[string]int64{"10.0.0.3:80 of TCP 192.0.2.1:80": 400, "10.0.0.2:80 of TCP 192.0.2.2:80": 7}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("drains (-want +got):\n%s", diff)
+	}
+}
+
+func TestFinish(t *testing.T) {
+	t.Parallel()
+	udp := ipvs.AddrService(ipvs.UDP, key(vip).Address)
+	tests := []struct {
+		name    string
+		service ipvs.ServiceKey
+		conns   ipvs.Conns
+		absent  bool
+		now     int64
+		goesOn  bool
+	}{
+		{name: "active", service: key(vip), conns: ipvs.Conns{Active: 1}, goesOn: true},
+		{name: "inactive only", service: key(vip), conns: ipvs.Conns{Inactive: 9}},
+		{name: "idle", service: key(vip)},
+		{name: "udp flows are inactive", service: udp, conns: ipvs.Conns{Inactive: 1}, goesOn: true},
+		{name: "udp idle", service: udp},
+		{name: "templates do not hold it", service: key(vip), conns: ipvs.Conns{Persistent: 3}},
+		{name: "gone", service: key(vip), absent: true},
+		{name: "before the deadline", service: key(vip), conns: ipvs.Conns{Active: 1}, now: 99, goesOn: true},
+		{name: "at the deadline", service: key(vip), conns: ipvs.Conns{Active: 1}, now: 100},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			ds := Drains{{Service: ipvs.Service{ServiceKey: tt.service}, Destination: server(rs2, 1).Destination, Deadline: time.Unix(100, 0)}}
+			got := ds.Finish(func(ipvs.DestinationKey) (ipvs.Conns, bool) { return tt.conns, !tt.absent }, time.Unix(tt.now, 0))
+			if goesOn := len(got) == 1; goesOn != tt.goesOn {
+				t.Errorf("goes on: want %v, got %v", tt.goesOn, goesOn)
+			}
+			if len(ds) != 1 {
+				t.Error("Finish changed its receiver")
+			}
+		})
+	}
+}
