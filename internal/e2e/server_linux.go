@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/netnstest"
+)
+
+// The ports of a Server.
+const (
+	HTTPPort = 80
+	// HealthPort is HTTP too: a check that uses it can fail while HTTPPort serves.
+	HealthPort = 8080
+	UDPPort    = 53
+)
+
+// Server is a real server. Over HTTP it answers
+//
+//	/                          with its name
+//	/hold                      with its name, and keeps the connection open
+//	/download?bytes=N&gate=G   with N bytes of Content, the second half of them
+//	                           after the gate G of the Lab opened
+//	/download?bytes=N&rate=R   with N bytes of Content, R a second
+//
+// and each UDP packet with its name.
+type Server struct {
+	Name   string
+	NS     *netnstest.NS
+	V4, V6 netip.Addr
+
+	lab       *Lab
+	http      *http.Server
+	mu        sync.Mutex
+	listeners map[uint16]net.Listener
+}
+
+func newServer(l *Lab, i int) *Server {
+	s := &Server{
+		Name:      fmt.Sprintf("s%d", i+1),
+		NS:        netnstest.New(l.t),
+		V4:        serverAddr(serverBack4, i),
+		V6:        serverAddr(serverBack6, i),
+		lab:       l,
+		listeners: make(map[uint16]net.Listener),
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, s.Name)
+	})
+	mux.HandleFunc("GET /hold", s.hold)
+	mux.HandleFunc("GET /download", s.download)
+	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	l.t.Cleanup(func() { s.http.Close() })
+	return s
+}
+
+// Open accepts connections on a port, of the servers' addresses and the VIPs.
+func (s *Server) Open(port uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listeners[port] != nil {
+		return
+	}
+	ln := s.NS.Listen("tcp", fmt.Sprintf(":%d", port))
+	s.listeners[port] = ln
+	// It returns when Refuse or the test's end closes ln.
+	go s.http.Serve(ln)
+}
+
+// Refuse refuses connections on a port; those that exist go on.
+func (s *Server) Refuse(port uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ln := s.listeners[port]; ln != nil {
+		ln.Close()
+		delete(s.listeners, port)
+	}
+}
+
+// Unplug takes the server off the network: nothing answers any more.
+func (s *Server) Unplug() { s.lab.hub.Down(s.Name) }
+
+// Plug undoes Unplug.
+func (s *Server) Plug() { s.lab.hub.Up(s.Name) }
+
+func (s *Server) hold(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintln(w, s.Name)
+	http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+}
+
+func (s *Server) download(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.ParseInt(r.FormValue("bytes"), 10, 64)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	w.Header().Set("X-Server", s.Name)
+	content := Content(n)
+	if rate, err := strconv.ParseInt(r.FormValue("rate"), 10, 64); err == nil && rate > 0 {
+		pace(w, r, content, rate)
+		return
+	}
+	if _, err := io.CopyN(w, content, n/2); err != nil {
+		return
+	}
+	http.NewResponseController(w).Flush()
+	select {
+	case <-s.lab.gate(r.FormValue("gate")):
+		io.Copy(w, content)
+	case <-r.Context().Done():
+	}
+}
+
+// pace writes in twenty pieces a second.
+func pace(w http.ResponseWriter, r *http.Request, content io.Reader, rate int64) {
+	const pieces = 20
+	tick := time.NewTicker(time.Second / pieces)
+	defer tick.Stop()
+	for {
+		if _, err := io.CopyN(w, content, max(rate/pieces, 1)); err != nil {
+			return // the end of the content, or the client left
+		}
+		http.NewResponseController(w).Flush()
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// openUDP answers on one address: a socket of all addresses would answer from
+// the wrong one where the server has a VIP.
+func (s *Server) openUDP(addr netip.Addr) {
+	pc := s.NS.ListenPacket("udp", netip.AddrPortFrom(addr, UDPPort).String())
+	go func() {
+		b := make([]byte, 2048)
+		for {
+			_, from, err := pc.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			pc.WriteTo([]byte(s.Name), from)
+		}
+	}()
+}
