@@ -1,0 +1,158 @@
+package reconcile
+
+import (
+	"net/netip"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// Change is an operation with what it would change.
+type Change struct {
+	ipvs.Op
+	// Name is the service's, for messages; it may be empty.
+	Name string
+	// ServiceBefore is the service as it is; the zero value for an add and for
+	// changes of real servers.
+	ServiceBefore ipvs.Service
+	// DestinationBefore is the real server as it is; the zero value for an add
+	// and for changes of services.
+	DestinationBefore ipvs.Destination
+	// Conns are the live connections of the real server, or of all real servers
+	// of the service.
+	Conns ipvs.Conns
+}
+
+// Diff returns the operations that turn actual into desired; none if it is right
+// already. It depends on nothing but its arguments.
+//
+// Services come in the order of the file. Of each, the service is written first,
+// then the new real servers from the last to the first, since the newest wins
+// ties; then the edits, those that set a weight of 0 last, then the deletes. A
+// service that has a server before and after has one at every step. Services
+// that are not wanted any more are deleted in the end.
+func Diff(desired Desired, actual []ipvs.TableEntry) []ipvs.Op {
+	changes := Plan(desired, actual)
+	if len(changes) == 0 {
+		return nil
+	}
+	ops := make([]ipvs.Op, len(changes))
+	for i, c := range changes {
+		ops[i] = c.Op
+	}
+	return ops
+}
+
+// Plan returns the operations of Diff with what they would change.
+func Plan(desired Desired, actual []ipvs.TableEntry) []Change {
+	// A dump that the table changed under may hold an entry twice: the first counts.
+	have := make(map[ipvs.ServiceKey]*ipvs.TableEntry, len(actual))
+	for i := range actual {
+		if k := canonicalKey(actual[i].ServiceKey); have[k] == nil {
+			have[k] = &actual[i]
+		}
+	}
+	var p planner
+	for i := range desired.Services {
+		s := &desired.Services[i]
+		k := canonicalKey(s.ServiceKey)
+		p.service(s, have[k])
+		delete(have, k)
+	}
+	for i := range actual {
+		k := canonicalKey(actual[i].ServiceKey)
+		if have[k] != &actual[i] {
+			continue // wanted, or a repetition
+		}
+		if _, ok := desired.Owned[k]; ok || desired.Exclusive {
+			p.changes = append(p.changes, Change{
+				Op:            ipvs.Op{Kind: ipvs.OpDeleteService, Service: actual[i].Service},
+				ServiceBefore: actual[i].Service,
+				Conns:         sumConns(actual[i].Destinations),
+			})
+		}
+	}
+	return p.changes
+}
+
+// planner collects changes. Its maps are reused from service to service.
+type planner struct {
+	changes []Change
+	have    map[netip.AddrPort]*ipvs.DestinationStatus
+}
+
+// service plans one wanted service; have is nil if the engine has none.
+func (p *planner) service(s *DesiredService, have *ipvs.TableEntry) {
+	want := canonicalService(s.Service)
+	if have == nil {
+		p.changes = append(p.changes, Change{Name: s.Name,
+			Op: ipvs.Op{Kind: ipvs.OpAddService, Service: want}})
+		p.destinations(s.Name, want, s.Destinations, nil)
+		return
+	}
+	if is := canonicalService(have.Service); is != want {
+		p.changes = append(p.changes, Change{Name: s.Name, ServiceBefore: is,
+			Op:    ipvs.Op{Kind: ipvs.OpUpdateService, Service: want},
+			Conns: sumConns(have.Destinations)})
+	}
+	p.destinations(s.Name, want, s.Destinations, have.Destinations)
+}
+
+func (p *planner) destinations(name string, s ipvs.Service, want []ipvs.Destination, have []ipvs.DestinationStatus) {
+	p.index(have)
+	var edits, quiesces []Change
+	for i := len(want) - 1; i >= 0; i-- {
+		d := canonicalDestination(want[i])
+		c := Change{Name: name, Op: ipvs.Op{Service: s, Destination: d}}
+		is := p.have[d.Address]
+		if is == nil {
+			c.Kind = ipvs.OpAddDestination
+			p.changes = append(p.changes, c)
+			continue
+		}
+		delete(p.have, d.Address)
+		c.DestinationBefore, c.Conns = canonicalDestination(is.Destination), is.Conns
+		if c.DestinationBefore == d {
+			continue
+		}
+		c.Kind = ipvs.OpUpdateDestination
+		if d.Weight == 0 {
+			quiesces = append(quiesces, c)
+		} else {
+			edits = append(edits, c)
+		}
+	}
+	p.changes = append(append(p.changes, edits...), quiesces...)
+	for i := range have {
+		a := unmap(have[i].Address)
+		if p.have[a] != &have[i] {
+			continue // wanted, or a repetition
+		}
+		p.changes = append(p.changes, Change{Name: name,
+			Op:                ipvs.Op{Kind: ipvs.OpDeleteDestination, Service: s, Destination: have[i].Destination},
+			DestinationBefore: canonicalDestination(have[i].Destination),
+			Conns:             have[i].Conns})
+	}
+}
+
+// index fills p.have with the real servers of one service by address.
+func (p *planner) index(have []ipvs.DestinationStatus) {
+	if p.have == nil {
+		p.have = make(map[netip.AddrPort]*ipvs.DestinationStatus, len(have))
+	}
+	clear(p.have)
+	for i := range have {
+		if a := unmap(have[i].Address); p.have[a] == nil {
+			p.have[a] = &have[i]
+		}
+	}
+}
+
+func sumConns(list []ipvs.DestinationStatus) ipvs.Conns {
+	var sum ipvs.Conns
+	for _, d := range list {
+		sum.Active += d.Conns.Active
+		sum.Inactive += d.Conns.Inactive
+		sum.Persistent += d.Conns.Persistent
+	}
+	return sum
+}
