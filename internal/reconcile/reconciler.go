@@ -1,0 +1,250 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+const (
+	// maxRounds bounds how often a pass reads and writes the table.
+	maxRounds = 5
+	// maxBatch bounds the operations given to the table at once, so that a pass
+	// can be cancelled and a lost answer leaves little unknown.
+	maxBatch = 5000
+	// firstBackoff is the longest wait before the second round; it doubles.
+	firstBackoff = 10 * time.Millisecond
+)
+
+// Reconciler keeps a table as desired and remembers what it last knew of it, to
+// tell somebody else's changes from its own. The zero value is ready. It is not
+// safe for concurrent use.
+type Reconciler struct {
+	// Claim is called with the keys of the wanted services that are not in
+	// Desired.Owned, before a pass writes to the table, to write them down as
+	// lbd's own; services that need no write are among them. After an error
+	// nothing is written to the table and the pass fails. Nil claims nothing.
+	Claim func(keys []ipvs.ServiceKey) error
+	// Logger gets retried faults; nil discards.
+	Logger *slog.Logger
+
+	belief belief
+}
+
+// Report is what a pass did.
+type Report struct {
+	// Changes are the operations that the table acknowledged, in order.
+	Changes []Change
+	// Failed counts operations that the table answered with an error, retries
+	// included.
+	Failed int
+	// Drift are the changes by others that the pass found.
+	Drift []Drift
+	// Released are the owned services that are neither wanted nor in the table
+	// any more, so they need not be remembered. Empty unless the table answered
+	// every operation.
+	Released []ipvs.ServiceKey
+	// Rounds counts how often the table was read and compared, at least 1.
+	Rounds int
+}
+
+// Ops counts the changes by kind.
+func (r Report) Ops() map[ipvs.OpKind]int {
+	ops := make(map[ipvs.OpKind]int)
+	for _, c := range r.Changes {
+		ops[c.Kind]++
+	}
+	return ops
+}
+
+// Forget drops the memory of the table, so that the next pass finds no drift.
+// It is for whoever wrote to the table himself.
+func (r *Reconciler) Forget() { r.belief = nil }
+
+// Pass makes the table as desired. Operations that fail because somebody else
+// changed the table, or for a passing fault, are tried again from a fresh read,
+// at most five rounds; what the table refuses as invalid is not, and does not
+// keep the rest from being written.
+//
+// A nil error means that the table acknowledged all that was missing. An error
+// that matches ipvs.ErrNotAvailable, fs.ErrPermission or the context's ends the
+// pass at once. The report is valid in every case.
+func (r *Reconciler) Pass(ctx context.Context, table Table, desired Desired) (Report, error) {
+	p := pass{Reconciler: r, table: table, desired: desired}
+	if err := desired.check(); err != nil {
+		return p.report, err
+	}
+	if keys := desired.unclaimed(); len(keys) > 0 && r.Claim != nil {
+		if err := r.Claim(keys); err != nil {
+			return p.report, fmt.Errorf("record %d virtual services as owned: %w", len(keys), err)
+		}
+	}
+	err := p.run(ctx)
+	return p.report, err
+}
+
+// pass is one run of Pass.
+type pass struct {
+	*Reconciler
+	table   Table
+	desired Desired
+	report  Report
+	refused refusals
+}
+
+func (p *pass) run(ctx context.Context) error {
+	for {
+		p.report.Rounds++
+		err := p.round(ctx)
+		switch {
+		case err == nil:
+			return p.refused.err()
+		case final(err):
+			return err
+		case p.report.Rounds == maxRounds:
+			return errors.Join(p.refused.err(), fmt.Errorf("table is not as wanted after %d rounds: %w", maxRounds, err))
+		}
+		p.logger().Warn("table not yet as wanted, trying again", "round", p.report.Rounds, "err", err)
+		if err := p.backoff(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// round reads the table and writes what is missing. Nil means that the table
+// acknowledged everything but what it refused for good.
+func (p *pass) round(ctx context.Context) error {
+	actual, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for batch := range slices.Chunk(p.refused.drop(Plan(p.desired, actual)), maxBatch) {
+		retry, err := p.write(ctx, batch)
+		if err != nil {
+			return err
+		}
+		failed = append(failed, retry...)
+	}
+	if len(failed) == 0 {
+		p.release()
+	}
+	return summary(failed)
+}
+
+// read reads the table and notes drift. A dump that the table changes under may
+// miss entries, and a service that vanishes in the middle looks empty, so what
+// is missing counts only when a second read misses it too.
+func (p *pass) read(ctx context.Context) ([]ipvs.TableEntry, error) {
+	actual, err := p.table.Table(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read table: %w", err)
+	}
+	now := readBelief(actual)
+	if p.missing(now) {
+		if actual, err = p.table.Table(ctx); err != nil {
+			return nil, fmt.Errorf("read table again: %w", err)
+		}
+		now = readBelief(actual)
+	}
+	p.report.Drift = append(p.report.Drift, p.belief.drift(p.desired, now)...)
+	p.belief = now
+	return actual, nil
+}
+
+// missing says whether the table lacks anything that it is believed to hold, or
+// holds a wanted service without any of its real servers.
+func (p *pass) missing(now belief) bool {
+	for _, s := range p.desired.Services {
+		k := canonicalKey(s.ServiceKey)
+		is, found := now[k]
+		was, known := p.belief[k]
+		if known && !found {
+			return true
+		}
+		if found && len(is.destinations) == 0 && len(s.Destinations) > 0 {
+			return true
+		}
+		for a := range was.destinations {
+			if _, ok := is.destinations[a]; !ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// write applies one batch and returns the errors of the operations that are
+// worth another try. An error means that the pass cannot go on from here.
+func (p *pass) write(ctx context.Context, changes []Change) (retry []error, err error) {
+	ops := make([]ipvs.Op, len(changes))
+	for i, c := range changes {
+		ops[i] = c.Op
+	}
+	err = p.table.Apply(ctx, ops)
+	var batch *ipvs.BatchError
+	if err != nil && !errors.As(err, &batch) {
+		p.belief.unknown(ops)
+		return nil, fmt.Errorf("write table: %w", err)
+	}
+	failed := make(map[int]*ipvs.Error)
+	if batch != nil {
+		for _, f := range batch.Failed {
+			failed[f.Index] = f.Err
+		}
+	}
+	p.report.Failed += len(failed)
+	for i, c := range changes {
+		ferr := failed[i]
+		if ferr == nil {
+			p.belief.applied(c.Op)
+			p.report.Changes = append(p.report.Changes, c)
+		} else if !p.refused.add(c, ferr) {
+			retry = append(retry, ferr)
+		}
+	}
+	if final(err) {
+		return nil, err
+	}
+	return retry, nil
+}
+
+// release finds the owned services that are gone for good.
+func (p *pass) release() {
+	wanted := make(map[ipvs.ServiceKey]struct{}, len(p.desired.Services))
+	for _, s := range p.desired.Services {
+		wanted[canonicalKey(s.ServiceKey)] = struct{}{}
+	}
+	for k := range p.desired.Owned {
+		_, keep := wanted[k]
+		if _, exists := p.belief[k]; !keep && !exists {
+			p.report.Released = append(p.report.Released, k)
+		}
+	}
+	slices.SortFunc(p.report.Released, ipvs.ServiceKey.Compare)
+}
+
+func (p *pass) backoff(ctx context.Context) error {
+	longest := firstBackoff << (p.report.Rounds - 1)
+	t := time.NewTimer(longest/2 + rand.N(longest/2))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+func (p *pass) logger() *slog.Logger {
+	if p.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return p.Logger
+}
