@@ -1,0 +1,2 @@
+// Package version says which version of lbd a binary is.
+package version
