@@ -200,6 +200,15 @@ type ReloadResult struct {
 	Ops int `json:"ops"`
 }
 
+// ReconcileResult is the answer of POST /v1/reconcile: what the pass found and
+// wrote.
+type ReconcileResult struct {
+	// Steps are the operations written; none when the table was right.
+	Steps []Step `json:"steps"`
+	// Errors are the operations that the table refused.
+	Errors []string `json:"errors"`
+}
+
 // Error is the body of every answer that is not 200.
 type Error struct {
 	Error string `json:"error"`

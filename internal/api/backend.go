@@ -1,0 +1,35 @@
+package api
+
+import (
+	"context"
+	"errors"
+)
+
+// Errors of a Backend that have their own HTTP status, and that the errors of a
+// Client match.
+var (
+	// ErrNotFound is a name that lbd does not know: 404.
+	ErrNotFound = errors.New("not found")
+	// ErrUnavailable is a daemon that cannot answer now, because it starts or
+	// stops: 503.
+	ErrUnavailable = errors.New("not available now")
+)
+
+// Backend is what the server asks and tells. Its methods are called
+// concurrently, return soon after their context ends, and leave what they
+// return unchanged afterwards. A nil list is an empty one.
+type Backend interface {
+	Status(ctx context.Context) (Status, error)
+	// Services returns every service in the table, the foreign ones last.
+	Services(ctx context.Context) ([]Service, error)
+	// Check says what is wrong with a configuration on this host. An unusable
+	// file is a report, not an error.
+	Check(ctx context.Context, f File) (CheckReport, error)
+	// Diff returns what a load of the configuration would write, and writes
+	// nothing.
+	Diff(ctx context.Context, f File) (Plan, error)
+	// Reload loads lbd's own file again. A refused file is a result, not an error.
+	Reload(ctx context.Context) (ReloadResult, error)
+	// Reconcile makes one pass over the table now.
+	Reconcile(ctx context.Context) (ReconcileResult, error)
+}

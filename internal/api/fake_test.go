@@ -1,0 +1,145 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakeBackend answers from its fields and counts the writes.
+type fakeBackend struct {
+	status    Status
+	services  []Service
+	check     CheckReport
+	plan      Plan
+	reload    ReloadResult
+	reconcile ReconcileResult
+	// err, if set, is every method's answer; hook, if set, runs in each.
+	err  error
+	hook func(ctx context.Context)
+
+	mu     sync.Mutex
+	files  []File
+	writes int
+}
+
+func (f *fakeBackend) call(ctx context.Context) error {
+	if f.hook != nil {
+		f.hook(ctx)
+	}
+	return f.err
+}
+
+func (f *fakeBackend) Status(ctx context.Context) (Status, error) { return f.status, f.call(ctx) }
+func (f *fakeBackend) Services(ctx context.Context) ([]Service, error) {
+	return f.services, f.call(ctx)
+}
+
+func (f *fakeBackend) file(file File) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.files = append(f.files, file)
+}
+
+func (f *fakeBackend) write() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes++
+}
+
+func (f *fakeBackend) written() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.writes
+}
+
+func (f *fakeBackend) Check(ctx context.Context, file File) (CheckReport, error) {
+	f.file(file)
+	return f.check, f.call(ctx)
+}
+
+func (f *fakeBackend) Diff(ctx context.Context, file File) (Plan, error) {
+	f.file(file)
+	return f.plan, f.call(ctx)
+}
+
+func (f *fakeBackend) Reload(ctx context.Context) (ReloadResult, error) {
+	f.write()
+	return f.reload, f.call(ctx)
+}
+
+func (f *fakeBackend) Reconcile(ctx context.Context) (ReconcileResult, error) {
+	f.write()
+	return f.reconcile, f.call(ctx)
+}
+
+// testLimits are short enough for a test to run into.
+func testLimits() limits {
+	l := defaultLimits
+	l.header, l.read, l.write, l.handle = 200*time.Millisecond, 400*time.Millisecond, time.Second, 500*time.Millisecond
+	l.grace = 100 * time.Millisecond
+	return l
+}
+
+// serve runs a server on a socket of its own until the test ends, and fails the
+// test if it does not end then.
+func serve(t *testing.T, b Backend, o Options, lim limits) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "lbd.sock")
+	l, err := Listen(socket, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(b, o)
+	s.limits = lim
+	stop := run(t, s, l)
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return socket
+}
+
+// run starts s and returns a function that stops it and returns Run's error.
+func run(t *testing.T, s *Server, l net.Listener) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, l) }()
+	return func() error {
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(20 * time.Second):
+			return errors.New("still running 20 s after its context ended")
+		}
+	}
+}
+
+// logBuffer is a log that a test can read while the server writes.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf = append(b.buf, p...)
+	return len(p), nil
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return string(b.buf)
+}
+
+func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }

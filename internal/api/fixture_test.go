@@ -1,0 +1,61 @@
+package api
+
+import "time"
+
+// fixture is a backend in which every field of every answer is set.
+func fixture() *fakeBackend {
+	at := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	stats := Stats{
+		Connections: 1, PacketsIn: 2, PacketsOut: 3, BytesIn: 4, BytesOut: 5,
+		ConnectionRate: 6, PacketRateIn: 7, PacketRateOut: 8, ByteRateIn: 9, ByteRateOut: 10,
+	}
+	return &fakeBackend{
+		status: Status{
+			Version: "v1.2.3", PID: 4711, UptimeSeconds: 3600.5, Time: at,
+			Engine: "kernel", EngineReason: "the kernel has IPVS", EngineVersion: "1.2.1",
+			ConfigFile: "/etc/lbd/lbd.yaml", ConfigLoaded: at.Add(-time.Hour), ConfigSHA256: "ab12",
+			LastReloadError: "lbd.yaml:3:5: unknown key \"sheduler\"",
+			Sync: Sync{
+				LastSuccess: at.Add(-time.Second), AgeSeconds: 1, LastError: "ENOBUFS", Passes: 120, Ops: 40, FailedOps: 2,
+				Drift: 1, LastDrift: "added TCP 192.0.2.10:80", LastDriftTime: at.Add(-time.Minute),
+			},
+			Mirror:      Mirror{CountsAgeSeconds: 0.5, StatsAgeSeconds: 8, LastError: "read /proc/net/ip_vs: EINTR"},
+			Services:    Counts{Total: 5, Up: 2, Down: 1, Pending: 1, Draining: 1},
+			RealServers: Counts{Total: 9, Up: 4, Down: 3, Pending: 1, Draining: 1},
+			Foreign:     []string{"TCP 192.0.2.99:22"},
+			Sysctls:     map[string]int{"expire_nodest_conn": 1, "conntrack": 1},
+			Warnings:    []string{"ip_forward is off"},
+		},
+		services: []Service{
+			{
+				Name: "web", Key: "TCP 192.0.2.10:80", Protocol: "TCP", Address: "192.0.2.10:80", Family: "ipv4",
+				Scheduler: "wlc", Flags: []string{"ops"}, PersistenceSeconds: 300, Netmask: "255.255.255.0",
+				PersistenceEngine: "sip", Stats: stats,
+				RealServers: []RealServer{{
+					Address: "10.0.0.2:80", Forward: "Tunnel", Tunnel: "gue:6080", ProgrammedWeight: 0, ConfiguredWeight: 3,
+					UpperThreshold: 100, LowerThreshold: 75, Active: 7, Inactive: 8, Persistent: 9, Present: true,
+					State: "down", StateSeconds: 12.5, Reason: "the check failed",
+					Checks: []Check{{
+						Probe: "tcp 10.0.0.2:80", State: "down", Detail: "connection refused",
+						LatencySeconds: 0.001, AgeSeconds: 2, Checks: 100, Failures: 3,
+					}},
+					Stats: stats,
+				}},
+			},
+			{Name: "[2001:db8::10]:80", Key: "TCP [2001:db8::10]:80", Protocol: "TCP", Address: "[2001:db8::10]:80", Family: "ipv6", Scheduler: "rr"},
+			{Name: "a/b%2F é", Key: "FWM 7", Protocol: "FWM", FWMark: 7, Family: "ipv4", Scheduler: "sh"},
+			{Key: "UDP 192.0.2.9:53", Foreign: true, Protocol: "UDP", Address: "192.0.2.9:53", Family: "ipv4", Scheduler: "rr"},
+		},
+		check: CheckReport{
+			Errors: []string{"lbd.yaml:1:1: e"}, HostErrors: []string{"scheduler mh: not in this kernel"}, Warnings: []string{"w"},
+		},
+		plan: Plan{
+			Errors: []string{"e"}, Warnings: []string{"w"},
+			Steps: []Step{{
+				Op: "update destination", Service: "web", RealServer: "10.0.0.2:80", Change: "weight 3 -> 5", ActiveConnections: 7,
+			}},
+		},
+		reload:    ReloadResult{Reloaded: true, Errors: []string{"e"}, Warnings: []string{"w"}, Ops: 4},
+		reconcile: ReconcileResult{Steps: []Step{{Op: "add service", Service: "web"}}, Errors: []string{"e"}},
+	}
+}

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/lbd-project/lbd/internal/version"
+)
+
+// route is one operation of the API. A path has one method.
+type route struct {
+	method, path string
+	// write marks what changes the table; it is logged with its peer.
+	write bool
+	serve func(r *http.Request) (any, error)
+}
+
+func (s *Server) routes() []route {
+	return []route{
+		{"GET", "/v1/version", false, s.version},
+		{"GET", "/v1/status", false, s.status},
+		{"GET", "/v1/services", false, s.services},
+		{"GET", "/v1/services/{name}", false, s.service},
+		{"POST", "/v1/check", false, s.check},
+		{"POST", "/v1/diff", false, s.diff},
+		{"POST", "/v1/reload", true, s.reload},
+		{"POST", "/v1/reconcile", true, s.reconcile},
+	}
+}
+
+func (s *Server) version(*http.Request) (any, error) {
+	return Version{Version: version.String(), GoVersion: version.Go()}, nil
+}
+
+func (s *Server) status(r *http.Request) (any, error) {
+	v, err := s.backend.Status(r.Context())
+	return v.fill(), err
+}
+
+func (s *Server) services(r *http.Request) (any, error) {
+	v, err := s.backend.Services(r.Context())
+	return fillServices(v), err
+}
+
+// service finds one by its name, or by its key where it has no name.
+func (s *Server) service(r *http.Request) (any, error) {
+	services, err := s.backend.Services(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	name := r.PathValue("name")
+	for _, svc := range services {
+		if svc.Name == name || svc.Key == name {
+			return svc.fill(), nil
+		}
+	}
+	return nil, fmt.Errorf("virtual service %q: %w", name, ErrNotFound)
+}
+
+func (s *Server) check(r *http.Request) (any, error) {
+	var f File
+	if err := decode(r, &f); err != nil {
+		return nil, err
+	}
+	v, err := s.backend.Check(r.Context(), f)
+	return v.fill(), err
+}
+
+func (s *Server) diff(r *http.Request) (any, error) {
+	var f File
+	if err := decode(r, &f); err != nil {
+		return nil, err
+	}
+	v, err := s.backend.Diff(r.Context(), f)
+	return v.fill(), err
+}
+
+func (s *Server) reload(r *http.Request) (any, error) {
+	if err := noBody(r); err != nil {
+		return nil, err
+	}
+	v, err := s.backend.Reload(r.Context())
+	return v.fill(), err
+}
+
+func (s *Server) reconcile(r *http.Request) (any, error) {
+	if err := noBody(r); err != nil {
+		return nil, err
+	}
+	v, err := s.backend.Reconcile(r.Context())
+	return v.fill(), err
+}
+
+// decode reads the whole body into v and accepts nothing that v has no place
+// for.
+func decode(r *http.Request, v any) error {
+	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t != "application/json" {
+		return errorf(http.StatusUnsupportedMediaType, "the body must have Content-Type: application/json")
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	// The decoder would replace what is not UTF-8, and something else than what
+	// was sent would be judged.
+	if !utf8.Valid(body) {
+		return errorf(http.StatusBadRequest, "the body is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return errorf(http.StatusBadRequest, "decode the body: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errorf(http.StatusBadRequest, "decode the body: something follows the JSON value")
+	}
+	return nil
+}
+
+// noBody refuses a body where nothing would read it.
+func noBody(r *http.Request) error {
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	if len(body) > 0 {
+		return errorf(http.StatusBadRequest, "%s takes no body", r.URL.Path)
+	}
+	return nil
+}
+
+func readBody(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	var tooBig *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooBig):
+		return nil, errorf(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", tooBig.Limit)
+	case err != nil:
+		return nil, errorf(http.StatusBadRequest, "read the body: %w", err)
+	}
+	return body, nil
+}

@@ -1,0 +1,134 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Options are what a server can be told. The zero value works.
+type Options struct {
+	// Logger gets writes with their peer (Info), refused peers (Warn) and panics
+	// (Error); nil discards.
+	Logger *slog.Logger
+	// Allow says who may use the API; nil is AllowGroup(0). A peer whose
+	// credentials cannot be read is refused without asking.
+	Allow func(Peer) bool
+}
+
+// Server serves the control API.
+type Server struct {
+	backend Backend
+	log     *slog.Logger
+	allow   func(Peer) bool
+	limits  limits
+}
+
+// limits bound what one client can take of the daemon.
+type limits struct {
+	conns int
+	body  int64
+	// header, read and write are the time for the header, the whole request and
+	// everything up to the end of the answer; handle is the backend's share.
+	header, read, write, handle time.Duration
+	// grace is how long a stop waits for answers in flight.
+	grace time.Duration
+}
+
+var defaultLimits = limits{
+	conns:  64,
+	body:   16 << 20,
+	header: 5 * time.Second,
+	read:   15 * time.Second,
+	write:  90 * time.Second,
+	handle: time.Minute,
+	grace:  time.Second,
+}
+
+// NewServer returns a server that asks and tells the backend.
+func NewServer(b Backend, o Options) *Server {
+	s := &Server{backend: b, log: o.Logger, allow: o.Allow, limits: defaultLimits}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.allow == nil {
+		s.allow = AllowGroup(0)
+	}
+	return s
+}
+
+// Run serves on l until ctx ends, then gives answers in flight a second, and
+// returns when the last of its goroutines has ended. It closes l. The error is
+// nil after ctx ended.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	// Requests outlive ctx by the grace period and no more.
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var conns sync.WaitGroup
+	srv := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: s.limits.header,
+		ReadTimeout:       s.limits.read,
+		WriteTimeout:      s.limits.write,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       s.connContext,
+		// OPTIONS * would be answered past the handler.
+		DisableGeneralOptionsHandler: true,
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				conns.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				conns.Done()
+			}
+		},
+	}
+	// One request a connection: a client holds its slot for a bounded time.
+	srv.SetKeepAlivesEnabled(false)
+
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(newLimitListener(l, s.limits.conns)) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	grace, stop := context.WithTimeout(base, s.limits.grace)
+	defer stop()
+	if srv.Shutdown(grace) != nil {
+		srv.Close()
+	}
+	cancel()
+	if ctx.Err() != nil {
+		<-served
+		err = nil
+	}
+	conns.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// connContext puts the peer of a connection into the context of its requests.
+func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
+	if lc, ok := c.(*limitConn); ok {
+		c = lc.Conn
+	}
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	peer, err := readPeer(uc)
+	if err != nil {
+		s.log.Warn("control socket: unknown peer", "err", err)
+		return ctx
+	}
+	return context.WithValue(ctx, peerKey{}, peer)
+}

@@ -1,0 +1,198 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// request makes one plain HTTP request, not with our client.
+func request(t *testing.T, socket, method, path, contentType, body string) (code int, header http.Header, answer string) {
+	t.Helper()
+	c := http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true,
+	}}
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://lbd"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return resp.StatusCode, resp.Header, string(b)
+}
+
+func TestRoutes(t *testing.T) {
+	const (
+		jsonType = "application/json"
+		file     = `{"name":"new.yaml","content":"engine: auto\n"}`
+	)
+	tests := []struct {
+		name, method, path, contentType, body string
+		code                                  int
+	}{
+		{"status", "GET", "/v1/status", "", "", 200},
+		{"services", "GET", "/v1/services", "", "", 200},
+		{"service", "GET", "/v1/services/web", "", "", 200},
+		{"service by key", "GET", "/v1/services/UDP%20192.0.2.9:53", "", "", 200},
+		{"service with a strange name", "GET", "/v1/services/a%2Fb%252F%20%C3%A9", "", "", 200},
+		{"no such service", "GET", "/v1/services/nope", "", "", 404},
+		{"check", "POST", "/v1/check", jsonType, file, 200},
+		{"check with a charset", "POST", "/v1/check", jsonType + "; charset=utf-8", file, 200},
+		{"diff", "POST", "/v1/diff", jsonType, file, 200},
+		{"reload", "POST", "/v1/reload", "", "", 200},
+		{"reconcile", "POST", "/v1/reconcile", "", "", 200},
+
+		{"no such resource", "GET", "/v1/nope", "", "", 404},
+		{"root", "GET", "/", "", "", 404},
+		{"other version", "GET", "/v2/status", "", "", 404},
+		{"wrong method", "DELETE", "/v1/services/web", "", "", 405},
+		{"read of a write", "GET", "/v1/reload", "", "", 405},
+		{"write of a read", "POST", "/v1/status", "", "", 405},
+		{"body of a form", "POST", "/v1/check", "application/x-www-form-urlencoded", file, 415},
+		{"body without a type", "POST", "/v1/diff", "", file, 415},
+		{"no body", "POST", "/v1/check", jsonType, "", 400},
+		{"not JSON", "POST", "/v1/check", jsonType, "engine: auto", 400},
+		{"half JSON", "POST", "/v1/check", jsonType, `{"name":"x`, 400},
+		{"unknown field", "POST", "/v1/check", jsonType, `{"name":"x","contents":"y"}`, 400},
+		{"wrong type", "POST", "/v1/check", jsonType, `{"name":7}`, 400},
+		{"array", "POST", "/v1/check", jsonType, `[]`, 400},
+		{"trailing value", "POST", "/v1/check", jsonType, file + "{}", 400},
+		{"trailing garbage", "POST", "/v1/check", jsonType, file + "]", 400},
+		{"not UTF-8", "POST", "/v1/check", jsonType, "{\"name\":\"\xff\"}", 400},
+		{"body of a reload", "POST", "/v1/reload", jsonType, `{}`, 400},
+		{"body of a reconcile", "POST", "/v1/reconcile", "", `x`, 400},
+	}
+	backend := fixture()
+	socket := serve(t, backend, Options{}, defaultLimits)
+	var got bytes.Buffer
+	for _, tt := range tests {
+		code, header, body := request(t, socket, tt.method, tt.path, tt.contentType, tt.body)
+		if code != tt.code {
+			t.Errorf("%s: want status %d, got %d: %s", tt.name, tt.code, code, body)
+		}
+		if ct := header.Get("Content-Type"); ct != jsonType {
+			t.Errorf("%s: want content type %q, got %q", tt.name, jsonType, ct)
+		}
+		if allow := header.Get("Allow"); (allow != "") != (code == 405) {
+			t.Errorf("%s: status %d with Allow %q", tt.name, code, allow)
+		}
+		fmt.Fprintf(&got, "# %s\n%s %s\n%d\n", tt.name, tt.method, tt.path, code)
+		if err := json.Indent(&got, []byte(body), "", "  "); err != nil {
+			t.Errorf("%s: %v: %q", tt.name, err, body)
+		}
+		got.WriteByte('\n')
+	}
+	golden(t, "routes.txt", got.Bytes())
+
+	want := File{Name: "new.yaml", Content: "engine: auto\n"}
+	if diff := cmp.Diff([]File{want, want, want}, backend.files); diff != "" {
+		t.Errorf("files that reached the backend (-want +got):\n%s", diff)
+	}
+	if got := backend.written(); got != 2 {
+		t.Errorf("want 2 writes, got %d", got)
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got), rewrite it with -update:\n%s", path, diff)
+	}
+}
+
+func TestListsAreNeverNull(t *testing.T) {
+	backend := &fakeBackend{services: []Service{{Name: "a"}, {Name: "b", RealServers: []RealServer{{Address: "10.0.0.2:80"}}}}}
+	socket := serve(t, backend, Options{}, defaultLimits)
+	for _, rt := range (&Server{}).routes() {
+		body, contentType := "", ""
+		if strings.Contains(rt.path, "check") || strings.Contains(rt.path, "diff") {
+			body, contentType = "{}", "application/json"
+		}
+		code, _, answer := request(t, socket, rt.method, strings.ReplaceAll(rt.path, "{name}", "b"), contentType, body)
+		if code != 200 || strings.Contains(answer, "null") {
+			t.Errorf("%s %s: status %d: %s", rt.method, rt.path, code, answer)
+		}
+	}
+	if backend.services[0].Flags != nil || backend.services[1].RealServers[0].Checks != nil {
+		t.Error("the server wrote to what the backend returned")
+	}
+}
+
+func TestNoServices(t *testing.T) {
+	socket := serve(t, &fakeBackend{}, Options{}, defaultLimits)
+	if _, _, got := request(t, socket, "GET", "/v1/services", "", ""); got != "[]\n" {
+		t.Errorf("want [], got %q", got)
+	}
+}
+
+func TestBackendErrors(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		code int
+	}{
+		{"any", errors.New("ENOBUFS"), 500},
+		{"not found", fmt.Errorf("x: %w", ErrNotFound), 404},
+		{"unavailable", fmt.Errorf("x: %w", ErrUnavailable), 503},
+		{"canceled", fmt.Errorf("x: %w", context.Canceled), 503},
+		{"too slow", fmt.Errorf("x: %w", context.DeadlineExceeded), 504},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			socket := serve(t, &fakeBackend{err: tt.err}, Options{}, defaultLimits)
+			code, _, body := request(t, socket, "POST", "/v1/reload", "", "")
+			want, _ := json.Marshal(Error{Error: tt.err.Error()})
+			if code != tt.code || strings.TrimSpace(body) != string(want) {
+				t.Errorf("want %d %s, got %d %s", tt.code, want, code, body)
+			}
+		})
+	}
+}
+
+func TestWritesAreLogged(t *testing.T) {
+	var log logBuffer
+	socket := serve(t, fixture(), Options{Logger: log.logger()}, defaultLimits)
+	request(t, socket, "GET", "/v1/status", "", "")
+	request(t, socket, "POST", "/v1/reload", "", "")
+	want := fmt.Sprintf(`msg="control request" request="POST /v1/reload" uid=%d pid=%d`, os.Getuid(), os.Getpid())
+	if got := log.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
+		t.Errorf("want one line with %s, got:\n%s", want, got)
+	}
+}
