@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"strings"
+	"syscall"
 )
 
 // Errors that a caller can test for with errors.Is. The not-found errors also
@@ -17,6 +18,9 @@ var (
 	ErrDestinationExists   = errors.New("real server exists")
 	ErrSchedulerNotFound   = errors.New("scheduler not found")
 	ErrNotAvailable        = errors.New("IPVS not available")
+
+	ErrSyncDaemonRunning    = errors.New("sync daemon is running already")
+	ErrSyncDaemonNotRunning = errors.New("sync daemon is not running")
 )
 
 // Error is a failed operation. Err is one of the sentinels above wrapped with
@@ -50,11 +54,13 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is matches fs.ErrNotExist and fs.ErrExist for the not-found and the exists
-// errors.
+// errors. ESRCH, with which the kernel says that a service does not exist, does
+// not match fs.ErrNotExist by itself.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
-		return errors.Is(e.Err, ErrServiceNotFound) || errors.Is(e.Err, ErrDestinationNotFound)
+		return errors.Is(e.Err, ErrServiceNotFound) || errors.Is(e.Err, ErrDestinationNotFound) ||
+			errors.Is(e.Err, syscall.ESRCH)
 	case fs.ErrExist:
 		return errors.Is(e.Err, ErrServiceExists) || errors.Is(e.Err, ErrDestinationExists)
 	}
