@@ -26,24 +26,22 @@ const (
 // private use, and exist only inside its namespaces.
 const (
 	// VIP4 and VIP6 are not assigned until AddVIP, or lbd's vip_interface, does.
+	// The client routes all of their networks to the balancer: for an IPv6 address
+	// on lo, the balancer would not answer neighbour solicitations.
 	VIP4 = "192.0.2.10"
 	VIP6 = "2001:db8::10"
 
-	frontNet4, frontNet6   = "192.0.2.0/24", "2001:db8::/64"
-	clientFront4           = "192.0.2.100"
-	clientFront6           = "2001:db8::100"
-	balancerFront4         = "192.0.2.1"
-	balancerFront6         = "2001:db8::1"
-	balancerBack4          = "10.0.0.1"
-	balancerBack6          = "fd00::1"
-	clientBack4            = "10.0.0.100"
-	clientBack6            = "fd00::100"
-	serverBack4            = "10.0.0.%d"
-	serverBack6            = "fd00::%d"
-	firstServerNumber      = 2
-	defaultRoute4          = "0.0.0.0/0"
-	defaultRoute6          = "::/0"
-	frontBits4, frontBits6 = "/24", "/64"
+	vipNet4, vipNet6               = "192.0.2.0/24", "2001:db8::/64"
+	frontNet4, frontNet6           = "198.51.100.0/24", "2001:db8:1::/64"
+	clientFront4, clientFront6     = "198.51.100.100", "2001:db8:1::100"
+	balancerFront4, balancerFront6 = "198.51.100.1", "2001:db8:1::1"
+	balancerBack4, balancerBack6   = "10.0.0.1", "fd00::1"
+	clientBack4, clientBack6       = "10.0.0.100", "fd00::100"
+	serverBack4, serverBack6       = "10.0.0.%d", "fd00::%d"
+	defaultRoute4, defaultRoute6   = "0.0.0.0/0", "::/0"
+
+	// firstServerNumber is the last part of the first server's addresses.
+	firstServerNumber = 2
 )
 
 // Lab is a client, a balancer and real servers in namespaces of their own.
@@ -86,10 +84,12 @@ func NewLab(t netnstest.TB, mode Mode, servers int) *Lab {
 		}
 	}
 	netnstest.Veth(l.Client, "eth0", l.Balancer, "front")
-	l.Client.AddAddr("eth0", clientFront4+frontBits4)
-	l.Client.AddAddr("eth0", clientFront6+frontBits6)
-	l.Balancer.AddAddr("front", balancerFront4+frontBits4)
-	l.Balancer.AddAddr("front", balancerFront6+frontBits6)
+	l.Client.AddAddr("eth0", clientFront4+"/24")
+	l.Client.AddAddr("eth0", clientFront6+"/64")
+	l.Balancer.AddAddr("front", balancerFront4+"/24")
+	l.Balancer.AddAddr("front", balancerFront6+"/64")
+	l.Client.AddRoute(vipNet4, balancerFront4)
+	l.Client.AddRoute(vipNet6, balancerFront6)
 	plug(l.Balancer, "back", "balancer", balancerBack4+"/24", balancerBack6+"/64")
 	if mode != Masq {
 		plug(l.Client, "eth1", "client", clientBack4+"/24", clientBack6+"/64")
