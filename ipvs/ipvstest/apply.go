@@ -19,7 +19,8 @@ const (
 )
 
 // Apply executes ops in order. A *ipvs.BatchError names those that failed; all
-// others took effect. After any other error the outcome is unknown.
+// others took effect. After any other error the outcome is unknown. As with
+// ipvs.Client, what Op.Validate refuses fails without being tried.
 func (f *Fake) Apply(ctx context.Context, ops []ipvs.Op) error {
 	if len(ops) == 0 {
 		return nil
@@ -66,6 +67,9 @@ func (f *Fake) Apply(ctx context.Context, ops []ipvs.Op) error {
 func (f *Fake) apply(op ipvs.Op) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := op.Validate(); err != nil {
+		return err
+	}
 	if f.gone {
 		return errGone
 	}

@@ -27,6 +27,10 @@ var readCases = []testCase{
 		if list != nil || err != nil {
 			s.Errorf("Destinations of no service: want nil, nil, got %v, %v", list, err)
 		}
+		counts, err := s.table.Counts(s.Context())
+		if counts != nil || err != nil {
+			s.Errorf("Counts: want nil, nil, got %v, %v", counts, err)
+		}
 	}},
 	{"empty service", func(s *subject) {
 		s.apply(addService(web))
@@ -48,6 +52,33 @@ var readCases = []testCase{
 		d := table[0].Destinations[0]
 		if d.Conns != (ipvs.Conns{}) || d.Stats != (ipvs.Stats{}) {
 			s.Errorf("counts of the real server: %+v, %+v", d.Conns, d.Stats)
+		}
+	}},
+	{"counts of marks", func(s *subject) {
+		// A listing of counts may have to guess the family of a mark.
+		four, six := markService(ipvs.IPv4, 7), markService(ipvs.IPv6, 7)
+		only4, only6 := markService(ipvs.IPv4, 8), markService(ipvs.IPv6, 9)
+		a, a6 := server("10.0.0.1:80", weight(4)), server("[2001:db8:1::1]:80", weight(6))
+		t, t6 := server("10.0.0.2:80", forward(ipvs.Tunnel), weight(40)), server("[2001:db8:1::2]:80", forward(ipvs.Tunnel), weight(60))
+		s.apply(addService(six), addService(four), addService(only6), addService(only4),
+			add(four, t6), add(four, a), add(six, a6), add(six, t), add(only4, t6), add(only6, t))
+		s.holds(entry{four, []ipvs.Destination{a, t6}}, entry{six, []ipvs.Destination{t, a6}},
+			entry{only4, []ipvs.Destination{t6}}, entry{only6, []ipvs.Destination{t}})
+		// Only tunnels are left of both.
+		s.apply(remove(four, a), remove(six, a6))
+		s.holds(entry{four, []ipvs.Destination{t6}}, entry{six, []ipvs.Destination{t}},
+			entry{only4, []ipvs.Destination{t6}}, entry{only6, []ipvs.Destination{t}})
+		s.apply(deleteService(four), addService(four), add(four, t), add(six, t6))
+		s.holds(entry{four, []ipvs.Destination{t}}, entry{six, []ipvs.Destination{t6, t}},
+			entry{only4, []ipvs.Destination{t6}}, entry{only6, []ipvs.Destination{t}})
+	}},
+	{"flush", func(s *subject) {
+		s.apply(addService(web), add(web, server("10.0.0.1:80")), addService(markService(ipvs.IPv6, 1)))
+		for range 2 {
+			if err := s.table.Flush(s.Context()); err != nil {
+				s.Fatalf("Flush: %v", err)
+			}
+			s.holds()
 		}
 	}},
 	{"cancelled context", func(s *subject) {

@@ -17,12 +17,17 @@ type Table interface {
 	Table(ctx context.Context) ([]ipvs.TableEntry, error)
 	Services(ctx context.Context) ([]ipvs.ServiceStatus, error)
 	Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.DestinationStatus, error)
+	Counts(ctx context.Context) ([]ipvs.DestinationCounts, error)
 	Apply(ctx context.Context, ops []ipvs.Op) error
+	Flush(ctx context.Context) error
 	Timeouts(ctx context.Context) (ipvs.Timeouts, error)
 	SetTimeouts(ctx context.Context, t ipvs.Timeouts) error
 }
 
-var _ Table = (*Fake)(nil)
+var (
+	_ Table = (*Fake)(nil)
+	_ Table = (*ipvs.Client)(nil)
+)
 
 // Conformance runs every case on an empty table from newTable, which cleans up
 // through t.Cleanup. No address that the cases use may belong to the table's
@@ -111,6 +116,28 @@ func (s *subject) holds(want ...entry) {
 		got = append(got, entry{sv.Service, configs(list)})
 	}
 	s.equal("Services and Destinations", want, got)
+	s.counts(want)
+}
+
+// counts checks that Counts shows exactly the real servers of want, those of a
+// service together and in list order.
+func (s *subject) counts(want []entry) {
+	s.Helper()
+	list, err := s.table.Counts(s.Context())
+	if err != nil {
+		s.Fatalf("Counts: %v", err)
+	}
+	slices.SortStableFunc(list, func(a, b ipvs.DestinationCounts) int { return a.Service.Compare(b.Service) })
+	var all []ipvs.DestinationCounts
+	for _, e := range want {
+		for _, d := range e.destinations {
+			all = append(all, ipvs.DestinationCounts{Weight: d.Weight,
+				DestinationKey: ipvs.DestinationKey{Service: e.ServiceKey, Address: d.Address}})
+		}
+	}
+	if !slices.Equal(all, list) {
+		s.Errorf("Counts\nwant %+v\ngot  %+v", all, list)
+	}
 }
 
 func (s *subject) equal(what string, want, got []entry) {

@@ -45,8 +45,8 @@ type Requests struct {
 	Reads int
 	// Batches counts calls of Apply with at least one operation.
 	Batches int
-	// Writes counts operations given to Apply and calls of SetTimeouts, failed
-	// ones too.
+	// Writes counts operations given to Apply and calls of SetTimeouts and
+	// Flush, failed ones too.
 	Writes int
 	// Ops counts the operations given to Apply by kind.
 	Ops map[ipvs.OpKind]int
@@ -125,6 +125,7 @@ func (f *Fake) Do(ops ...ipvs.Op) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, op := range ops {
+		// What ipvs.Client refuses, others may do.
 		if err := f.execute(op); err != nil {
 			return opError(op, err)
 		}
@@ -203,43 +204,6 @@ func (f *Fake) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.Dest
 		return nil, nil
 	}
 	return s.list(), nil
-}
-
-// Timeouts returns the global timeouts.
-func (f *Fake) Timeouts(ctx context.Context) (ipvs.Timeouts, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.read(ctx, "get timeouts"); err != nil {
-		return ipvs.Timeouts{}, err
-	}
-	return f.timeouts, nil
-}
-
-// SetTimeouts changes the timeouts that are not zero.
-func (f *Fake) SetTimeouts(ctx context.Context, t ipvs.Timeouts) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requests.Writes++
-	if err := f.usable(ctx, "set timeouts"); err != nil {
-		return err
-	}
-	if err := f.faults.fail(); err != nil {
-		return &ipvs.Error{Op: "set timeouts", Err: err}
-	}
-	for _, d := range []time.Duration{t.TCP, t.TCPFin, t.UDP} {
-		if d < 0 || d > maxTimeout {
-			return &ipvs.Error{Op: "set timeouts", Err: errInvalid}
-		}
-	}
-	set := func(to *time.Duration, d time.Duration) {
-		if d = d.Truncate(time.Second); d != 0 {
-			*to = d
-		}
-	}
-	set(&f.timeouts.TCP, t.TCP)
-	set(&f.timeouts.TCPFin, t.TCPFin)
-	set(&f.timeouts.UDP, t.UDP)
-	return nil
 }
 
 // keys returns the keys of the services, sorted.

@@ -55,6 +55,15 @@ func TestFakeKeepsConnsOfDeleted(t *testing.T) {
 	if diff := cmp.Diff(want, ds[0].Conns); diff != "" {
 		t.Errorf("counts of a real server that came back (-want +got):\n%s", diff)
 	}
+	counts, err := f.Counts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Persistent = 0
+	if diff := cmp.Diff([]ipvs.DestinationCounts{{DestinationKey: k, Weight: 1, Conns: want}}, counts,
+		cmp.Comparer(func(a, b ipvs.DestinationKey) bool { return a == b })); diff != "" {
+		t.Errorf("Counts (-want +got):\n%s", diff)
+	}
 	if f.SetConns(ipvs.DestinationKey{}, want) {
 		t.Error("SetConns of no real server reported true")
 	}
@@ -169,11 +178,16 @@ func TestFakeNotAvailable(t *testing.T) {
 	_, servicesErr := f.Services(ctx)
 	_, destinationsErr := f.Destinations(ctx, testService().ServiceKey)
 	_, timeoutsErr := f.Timeouts(ctx)
+	_, countsErr := f.Counts(ctx)
+	_, infoErr := f.Info(ctx)
 	for name, err := range map[string]error{
 		"Table":        tableErr,
 		"Services":     servicesErr,
 		"Destinations": destinationsErr,
 		"Timeouts":     timeoutsErr,
+		"Counts":       countsErr,
+		"Info":         infoErr,
+		"Flush":        f.Flush(ctx),
 		"SetTimeouts":  f.SetTimeouts(ctx, ipvs.Timeouts{}),
 		"Apply":        f.Apply(ctx, []ipvs.Op{{Kind: ipvs.OpAddService, Service: testService()}}),
 	} {

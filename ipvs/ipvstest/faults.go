@@ -10,8 +10,8 @@ import (
 // Faults make a Fake fail at random. The zero value makes none. Rates are
 // probabilities, 0 to 1.
 type Faults struct {
-	// Rate is that of one operation of Apply, or SetTimeouts, failing without
-	// effect.
+	// Rate is that of one operation of Apply, or SetTimeouts or Flush, failing
+	// without effect.
 	Rate float64
 	// Errs are the errors to draw from; none means ENOMEM.
 	Errs []error
