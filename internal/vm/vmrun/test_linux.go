@@ -1,0 +1,337 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/vm"
+	"github.com/lbd-project/lbd/internal/vm/wire"
+)
+
+// testTools are what kernel tests may call.
+var testTools = []string{"conntrack", "ip", "ipvsadm", "nft"}
+
+// requireTiers turns the tests' skips into failures (package netnstest).
+const requireTiers = "LBD_TEST_REQUIRE=ipvs,netns"
+
+// testFlags are the flags of vmrun test.
+type testFlags struct {
+	place         *placeFlags
+	run, bench    string
+	benchtime     string
+	count         int
+	timeout       time.Duration
+	race, verbose bool
+	short         bool
+	files, tools  words
+	packages      []string
+	streams       bool
+}
+
+// words is a flag that may be given more than once.
+type words []string
+
+func (w *words) String() string { return strings.Join(*w, ",") }
+
+func (w *words) Set(s string) error {
+	*w = append(*w, s)
+	return nil
+}
+
+func (a *app) testFlags(args []string) (*testFlags, error) {
+	fs := flag.NewFlagSet("vmrun test", flag.ContinueOnError)
+	fs.SetOutput(a.stderr)
+	f := &testFlags{place: a.placeFlags(fs)}
+	fs.StringVar(&f.run, "run", "", "tests to run, a `regexp`; ^TestKernel, or none with -bench")
+	fs.StringVar(&f.bench, "bench", "", "benchmarks to run, a `regexp`")
+	fs.StringVar(&f.benchtime, "benchtime", "", "as for go test")
+	fs.IntVar(&f.count, "count", 1, "how often to run each test")
+	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "limit of each package")
+	fs.BoolVar(&f.race, "race", false, "with the race detector")
+	fs.BoolVar(&f.short, "short", false, "as for go test")
+	fs.BoolVar(&f.verbose, "v", false, "show all output as it comes")
+	fs.Var(&f.files, "file", "`host[:guest]` file or folder to ship beside the sources; may be repeated")
+	fs.Var(&f.tools, "tool", "`name` of a further program on this host to ship; may be repeated")
+	if err := fs.Parse(args); err != nil {
+		if err == flag.ErrHelp {
+			return nil, err
+		}
+		return nil, usageError(err.Error())
+	}
+	if f.packages = fs.Args(); len(f.packages) == 0 {
+		return nil, usageError("test needs a package")
+	}
+	if f.timeout <= 0 {
+		return nil, usageError("-timeout must be above 0")
+	}
+	if f.run == "" && f.bench == "" {
+		f.run = "^TestKernel"
+	} else if f.run == "" {
+		f.run = "^$"
+	}
+	f.streams = f.verbose || f.bench != ""
+	return f, nil
+}
+
+// pattern matches the names of functions that shall run.
+func (f *testFlags) pattern() (*regexp.Regexp, error) {
+	run, _, _ := strings.Cut(f.run, "/")
+	if f.bench != "" {
+		bench, _, _ := strings.Cut(f.bench, "/")
+		run = "(" + run + ")|^Benchmark.*(" + bench + ")|(" + bench + ")"
+	}
+	r, err := regexp.Compile(run)
+	if err != nil {
+		return nil, usageError(err.Error())
+	}
+	return r, nil
+}
+
+func (f *testFlags) binaryArgs() []string {
+	args := []string{"-test.v=test2json", "-test.run=" + f.run, "-test.count=" + strconv.Itoa(f.count)}
+	if f.bench != "" {
+		args = append(args, "-test.bench="+f.bench)
+	}
+	if f.benchtime != "" {
+		args = append(args, "-test.benchtime="+f.benchtime)
+	}
+	if f.short {
+		args = append(args, "-test.short")
+	}
+	return args
+}
+
+// test is the command vmrun test.
+func (a *app) test(ctx context.Context, args []string) (int, error) {
+	f, err := a.testFlags(args)
+	if err != nil {
+		return 0, err
+	}
+	pattern, err := f.pattern()
+	if err != nil {
+		return 0, err
+	}
+	packages, err := listPackages(ctx, f.packages, pattern)
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", "lbd-vm-test-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	w, err := f.work(ctx, packages, dir)
+	if err != nil {
+		return 0, err
+	}
+	p, err := a.open(ctx, f.place)
+	if err != nil {
+		return 0, err
+	}
+	s := &testSink{out: a.stdout, packages: packages, streams: f.streams}
+	w.sink = s
+	r, err := p.run(ctx, w)
+	if err != nil {
+		s.abort()
+		return 0, err
+	}
+	return s.total(r), nil
+}
+
+// work builds the test binaries and collects what they need.
+func (f *testFlags) work(ctx context.Context, packages []pkg, dir string) (work, error) {
+	w := work{image: new(vm.Image), env: programEnv(os.Environ(), requireTiers), retry: vm.RetryAll}
+	root := packages[0].Module.Dir
+	for i, p := range packages {
+		name := strings.ReplaceAll(p.rel(), "/", "-")
+		if name == "" {
+			name = "root"
+		}
+		t := task{
+			file: filepath.Join(dir, strconv.Itoa(i), name+".test"), dir: p.Dir,
+			guestFile: path.Join("/app", name+".test"), guestDir: sourceDir(p.rel()),
+			args: f.binaryArgs(), timeout: f.timeout,
+		}
+		if err := buildTest(ctx, p, t.file, f.race); err != nil {
+			return w, err
+		}
+		if err := w.image.Add(t.file, t.guestFile); err != nil {
+			return w, err
+		}
+		if err := addIfThere(w.image, filepath.Join(p.Dir, "testdata"), path.Join(t.guestDir, "testdata")); err != nil {
+			return w, err
+		}
+		w.tasks = append(w.tasks, t)
+	}
+	if err := addIfThere(w.image, filepath.Join(root, "testdata"), sourceDir("testdata")); err != nil {
+		return w, err
+	}
+	for _, file := range f.files {
+		host, guest, ok := strings.Cut(file, ":")
+		if !ok {
+			guest = inSources(root, host)
+		}
+		if err := w.image.Add(host, guest); err != nil {
+			return w, err
+		}
+	}
+	for _, tool := range append(testTools, f.tools...) {
+		if _, err := w.image.AddTool(tool); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// sourceDir returns the guest's folder that stands for one of the module.
+func sourceDir(rel string) string { return path.Join("/src", rel) }
+
+// inSources returns the guest's path of a file of the module, or of one
+// elsewhere by its base name.
+func inSources(root, host string) string {
+	if abs, err := filepath.Abs(host); err == nil {
+		if rel, err := filepath.Rel(root, abs); err == nil && filepath.IsLocal(rel) {
+			return sourceDir(filepath.ToSlash(rel))
+		}
+	}
+	return sourceDir(filepath.Base(host))
+}
+
+func addIfThere(m *vm.Image, host, guest string) error {
+	if _, err := os.Stat(host); os.IsNotExist(err) {
+		return nil
+	}
+	return m.Add(host, guest)
+}
+
+// testSink counts the tests of each package, and prints their output: at once
+// where it streams, otherwise only that of a package that is not well.
+type testSink struct {
+	out      io.Writer
+	packages []pkg
+	streams  bool
+
+	current int
+	active  bool
+	tally   tally
+	held    bytes.Buffer
+
+	passed, failed, skipped, bad int
+}
+
+// Begin implements vm.Sink.
+func (s *testSink) Begin(index int) {
+	s.current, s.active = index, true
+	s.tally = tally{}
+	s.held.Reset()
+}
+
+// Output implements vm.Sink.
+func (s *testSink) Output(stderr bool, p []byte) {
+	if !stderr {
+		s.tally.Write(p)
+	}
+	clean := bytes.ReplaceAll(p, []byte{marker}, nil)
+	if s.streams {
+		s.out.Write(clean)
+		return
+	}
+	s.held.Write(clean)
+}
+
+// Exit implements vm.Sink.
+func (s *testSink) Exit(x wire.Exit) {
+	s.active = false
+	s.tally.finish()
+	t := &s.tally
+	var why []string
+	switch {
+	case x.TimedOut:
+		why = append(why, "time was up")
+	case x.Err != "":
+		why = append(why, x.Err)
+	case x.Status != 0:
+		why = append(why, fmt.Sprintf("exit status %d", x.Status))
+	}
+	if len(t.running) > 0 {
+		why = append(why, "did not end: "+strings.Join(t.running, " "))
+	}
+	if t.passed+t.failed == 0 {
+		why = append(why, "ran no tests")
+	}
+	if len(t.skipped) > 0 {
+		why = append(why, "skipped "+strings.Join(t.skipped, " "))
+	}
+	s.passed += t.passed
+	s.failed += t.failed
+	s.skipped += len(t.skipped)
+	word := "ok"
+	if len(why) > 0 || t.failed > 0 {
+		word = "FAIL"
+		s.bad++
+		s.flush()
+	}
+	fmt.Fprintf(s.out, "vm: %s %s %d passed %d failed %d skipped %.1fs", word, s.packages[x.Index].short(),
+		t.passed, t.failed, len(t.skipped), x.Duration.Seconds())
+	if len(why) > 0 {
+		fmt.Fprintf(s.out, " (%s)", strings.Join(why, "; "))
+	}
+	fmt.Fprintln(s.out)
+}
+
+func (s *testSink) flush() {
+	s.out.Write(s.held.Bytes())
+	s.held.Reset()
+}
+
+// abort prints what the package had written when the guest was lost.
+func (s *testSink) abort() {
+	if s.active {
+		s.flush()
+		fmt.Fprintf(s.out, "\nvm: FAIL %s (the guest was lost)\n", s.packages[s.current].short())
+	}
+}
+
+// total prints the last lines and returns the exit status.
+func (s *testSink) total(r *vm.Report) int {
+	status := 0
+	if s.bad > 0 {
+		status = statusFailed
+	}
+	for _, x := range r.Exits {
+		if x.TimedOut {
+			status = statusTimeout
+		}
+	}
+	if printAlarms(s.out, r) && status == 0 {
+		status = statusFailed
+	}
+	fmt.Fprintf(s.out, "vm: kernel %s: %d passed, %d failed, %d skipped\n", r.Release, s.passed, s.failed, s.skipped)
+	return status
+}
+
+// printAlarms prints the kernel's alarms with the log around the first, and
+// says whether there are any.
+func printAlarms(w io.Writer, r *vm.Report) bool {
+	if len(r.Alarms) == 0 {
+		return false
+	}
+	if _, after, ok := strings.Cut(string(r.KernelLog), r.Alarms[0]); ok {
+		lines := strings.SplitN(r.Alarms[0]+after, "\n", 61)
+		fmt.Fprintf(w, "%s\n", strings.Join(lines[:min(60, len(lines))], "\n"))
+	}
+	for _, a := range r.Alarms {
+		fmt.Fprintln(w, "vm: FAIL kernel alarm:", a)
+	}
+	return true
+}
