@@ -1,0 +1,331 @@
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// loopbacks are the addresses of each family to test on.
+var loopbacks = []string{"127.0.0.1", "::1"}
+
+func listen(t *testing.T, ip string) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+func target(ln net.Listener) netip.AddrPort { return ln.Addr().(*net.TCPAddr).AddrPort() }
+
+// fullListener listens with a queue that is full, so that the kernel drops
+// every further SYN.
+func fullListener(t *testing.T, ip string) netip.AddrPort {
+	t.Helper()
+	ln := listen(t, ip)
+	raw, err := ln.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) }); err != nil {
+		t.Fatal(err)
+	}
+	// A backlog of 0 holds one connection.
+	for range 8 {
+		c, err := net.DialTimeout("tcp", ln.Addr().String(), 100*time.Millisecond)
+		if err != nil {
+			return target(ln)
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Fatalf("listener on %s takes any number of connections", ip)
+	return netip.AddrPort{}
+}
+
+// refusing returns an address that nobody listens on.
+func refusing(t *testing.T, ip string) netip.AddrPort {
+	t.Helper()
+	ln := listen(t, ip)
+	defer ln.Close()
+	return target(ln)
+}
+
+func check(t *testing.T, ctx context.Context, target netip.AddrPort, env Env) (Result, error) {
+	t.Helper()
+	c, err := TCP{}.NewChecker(target, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Check(ctx)
+}
+
+func TestTCPHealthy(t *testing.T) {
+	for _, ip := range loopbacks {
+		r, err := check(t, t.Context(), target(listen(t, ip)), Env{})
+		if err != nil || r.Detail != "connected" || r.Latency <= 0 {
+			t.Errorf("%s: want connected, got %+v, %v", ip, r, err)
+		}
+	}
+}
+
+// TestTCPMapped gives a v4 target in its v6 form.
+func TestTCPMapped(t *testing.T) {
+	to := target(listen(t, "127.0.0.1"))
+	mapped := netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())
+	if _, err := check(t, t.Context(), mapped, Env{}); err != nil {
+		t.Errorf("%v: %v", mapped, err)
+	}
+}
+
+func TestTCPRefused(t *testing.T) {
+	for _, ip := range loopbacks {
+		to := refusing(t, ip)
+		r, err := check(t, t.Context(), to, Env{})
+		want := fmt.Sprintf("connect %v: connection refused", to)
+		if err == nil || err.Error() != want || !errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, ErrLocal) {
+			t.Errorf("%s: want %q, got %v", ip, want, err)
+		}
+		if r.Latency <= 0 {
+			t.Errorf("%s: want a latency, got %+v", ip, r)
+		}
+	}
+}
+
+func TestTCPDeadline(t *testing.T) {
+	for _, ip := range loopbacks {
+		to := fullListener(t, ip)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		_, err := check(t, ctx, to, Env{})
+		want := fmt.Sprintf("connect %v: no answer in time: context deadline exceeded", to)
+		if err == nil || err.Error() != want || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: want %q, got %v", ip, want, err)
+		}
+		if took := time.Since(begun); took < 100*time.Millisecond {
+			t.Errorf("%s: returned after %v, before its deadline", ip, took)
+		}
+	}
+}
+
+func TestTCPCancel(t *testing.T) {
+	to := fullListener(t, "127.0.0.1")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := check(t, ctx, to, Env{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("want context canceled, got %v", err)
+	}
+	if _, err := check(t, ctx, to, Env{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("already canceled: got %v", err)
+	}
+}
+
+// TestTCPUnseen proves that the application behind the target does not notice a
+// thousand checks. The kernel holds an ACK back for 40 ms only; so a few that
+// this process took longer for, on a busy machine, are no fault.
+func TestTCPUnseen(t *testing.T) {
+	for _, ip := range loopbacks {
+		ln := listen(t, ip)
+		for i := range 1000 {
+			if _, err := check(t, t.Context(), target(ln), Env{}); err != nil {
+				t.Fatalf("%s: check %d: %v", ip, i, err)
+			}
+		}
+		ln.(*net.TCPListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
+		seen := 0
+		var err error
+		for err == nil {
+			var c net.Conn
+			if c, err = ln.Accept(); err == nil {
+				c.Close()
+				seen++
+			}
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: accept: %v", ip, err)
+		}
+		if seen > 10 {
+			t.Errorf("%s: the application was given %d of 1000 connections", ip, seen)
+		}
+	}
+}
+
+func TestTCPEnter(t *testing.T) {
+	to := target(listen(t, "127.0.0.1"))
+	entered := 0
+	env := Env{Enter: func(create func() error) error { entered++; return create() }}
+	if _, err := check(t, t.Context(), to, env); err != nil || entered != 1 {
+		t.Errorf("want one entry, got %d, %v", entered, err)
+	}
+
+	gone := errors.New("namespace is gone")
+	before := descriptors(t)
+	for _, create := range []bool{false, true} {
+		env.Enter = func(f func() error) error {
+			if create { // the way back fails
+				if err := f(); err != nil {
+					return err
+				}
+			}
+			return gone
+		}
+		_, err := check(t, t.Context(), to, env)
+		want := fmt.Sprintf("connect %v: create socket: namespace is gone (fault of this host)", to)
+		if err == nil || err.Error() != want || !errors.Is(err, gone) || !errors.Is(err, ErrLocal) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	if got := descriptors(t); got != before {
+		t.Errorf("want %d descriptors, got %d", before, got)
+	}
+}
+
+// TestTCPLocalFaults names the faults of the own host and marks them.
+func TestTCPLocalFaults(t *testing.T) {
+	to := target(listen(t, "127.0.0.1"))
+	env := Env{Enter: func(func() error) error { return os.NewSyscallError("socket", unix.EMFILE) }}
+	_, err := check(t, t.Context(), to, env)
+	want := fmt.Sprintf("connect %v: create socket: socket: too many open files: lbd's limit of open files (fault of this host)", to)
+	if err == nil || err.Error() != want || !errors.Is(err, ErrLocal) || !errors.Is(err, unix.EMFILE) {
+		t.Errorf("want %q, got %v", want, err)
+	}
+}
+
+// TestTCPCloseOnExec looks at the socket from inside Enter's reach, right after
+// its creation.
+func TestTCPCloseOnExec(t *testing.T) {
+	var flags atomic.Int64
+	flags.Store(-1)
+	before := openDescriptors(t)
+	env := Env{Enter: func(create func() error) error {
+		if err := create(); err != nil {
+			return err
+		}
+		for fd := range openDescriptors(t) {
+			if _, ok := before[fd]; !ok {
+				if f, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+					flags.Store(int64(f))
+				}
+			}
+		}
+		return nil
+	}}
+	if _, err := check(t, t.Context(), target(listen(t, "127.0.0.1")), env); err != nil {
+		t.Fatal(err)
+	}
+	if got := flags.Load(); got != unix.FD_CLOEXEC {
+		t.Errorf("want FD_CLOEXEC on the socket, got flags %d", got)
+	}
+}
+
+// TestTCPLeaksNothing makes a thousand checks with every outcome and counts
+// descriptors, goroutines and threads.
+func TestTCPLeaksNothing(t *testing.T) {
+	targets := map[string]netip.AddrPort{
+		"accepting": target(listen(t, "127.0.0.1")),
+		"refusing":  refusing(t, "127.0.0.1"),
+		"hanging":   fullListener(t, "127.0.0.1"),
+	}
+	// Warm up, so that the poller and the like exist.
+	for _, to := range targets {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		check(t, ctx, to, Env{})
+		cancel()
+	}
+	for name, to := range targets {
+		fds, routines, threads := descriptors(t), runtime.NumGoroutine(), countThreads(t)
+		const n = 1000
+		done := make(chan error, n)
+		for range n {
+			go func() {
+				c, err := TCP{}.NewChecker(to, Env{})
+				if err == nil {
+					ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+					defer cancel()
+					_, err = c.Check(ctx)
+				}
+				done <- err
+			}()
+		}
+		failed := 0
+		for range n {
+			if err := <-done; err != nil {
+				failed++
+			}
+		}
+		if want := map[string]int{"accepting": 0, "refusing": n, "hanging": n}[name]; failed != want {
+			t.Errorf("%s: want %d failures, got %d", name, want, failed)
+		}
+		if got := descriptors(t); got != fds {
+			t.Errorf("%s: want %d descriptors as before, got %d", name, fds, got)
+		}
+		// The goroutines above and AfterFunc's need a moment to end.
+		deadline := time.Now().Add(5 * time.Second)
+		for runtime.NumGoroutine() > routines && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		if got := runtime.NumGoroutine(); got > routines {
+			t.Errorf("%s: want %d goroutines as before, got %d", name, routines, got)
+		}
+		// A thousand checks at once must not take a thread each.
+		if got := countThreads(t); got > threads+50 {
+			t.Errorf("%s: %d threads before, %d after", name, threads, got)
+		}
+	}
+}
+
+func openDescriptors(t *testing.T) map[int]struct{} {
+	t.Helper()
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds := make(map[int]struct{})
+	for _, name := range names {
+		var fd int
+		if _, err := fmt.Sscan(name, &fd); err != nil {
+			t.Fatal(err)
+		}
+		if fd != int(dir.Fd()) {
+			fds[fd] = struct{}{}
+		}
+	}
+	return fds
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	return len(openDescriptors(t))
+}
+
+func countThreads(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "\nThreads:")
+	var n int
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
