@@ -1,8 +1,3 @@
-// Package healthcheck probes real servers.
-//
-// A Checker makes one probe. A Monitor runs many probes on their schedule and
-// turns results into states by rise and fall. It knows nothing of services,
-// weights or the kernel.
 package healthcheck
 
 import (
@@ -46,7 +41,8 @@ type Method interface {
 
 // Timing is the schedule of a probe.
 type Timing struct {
-	// Interval is the time between the starts of two probes, greater than 0.
+	// Interval is the time between the starts of two probes, at least 1 ms. A
+	// Monitor takes up to a tenth off at random.
 	Interval time.Duration
 	// Timeout is the deadline of one probe, greater than 0, at most Interval.
 	Timeout time.Duration
@@ -81,7 +77,8 @@ const (
 // Status is the state of a probe with its history.
 type Status struct {
 	State State
-	// Since is when State was entered.
+	// Since is when State was entered; for Pending, when the probe was added.
+	// It has a monotonic reading: compare it with time.Since, store the age.
 	Since time.Time
 	// Last is the last result, LastErr its error (nil for healthy) and LastTime
 	// when it came; zero LastTime before the first.
@@ -92,6 +89,9 @@ type Status struct {
 	Streak int
 	// Checks and Failures count results since the probe was added.
 	Checks, Failures uint64
+	// Generation numbers the Monitor.Set that added the probe, from 1. A Change
+	// of another generation than the Monitor's Status of its key is stale.
+	Generation uint64
 }
 
 // Change is a state change of a probe.

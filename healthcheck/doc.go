@@ -1,0 +1,23 @@
+// Package healthcheck probes real servers.
+//
+// A Checker makes one probe. A Monitor runs many probes on their schedule and
+// turns results into states by rise and fall. It knows nothing of services,
+// weights or the kernel.
+//
+//	m := healthcheck.New(healthcheck.Options{Notify: func(c healthcheck.Change) {
+//		log.Println(c.Key, c.State, c.LastErr)
+//	}})
+//	err := m.Set([]healthcheck.Probe{{
+//		Method: healthcheck.TCP{},
+//		Target: netip.MustParseAddrPort("10.0.0.2:80"),
+//		Timing: healthcheck.Timing{Interval: 2 * time.Second, Timeout: time.Second, Rise: 2, Fall: 3},
+//	}})
+//	…
+//	err = m.Run(ctx)
+//
+// A probe that fails from some moment on is Down at the latest Fall x Interval +
+// Timeout later: jitter only ever shortens the interval.
+//
+// TCP probes need Linux and no privilege; another network namespace needs
+// CAP_SYS_ADMIN, which is up to Env.Enter.
+package healthcheck

@@ -1,0 +1,109 @@
+package healthcheck
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// errOverrun is the result of a checker that does not return.
+var errOverrun = errors.New("the check ignores its deadline and still runs")
+
+// errNoReturn is the result of a checker that ended its goroutine.
+var errNoReturn = errors.New("the check ended its goroutine")
+
+// start runs p, at once or when it is its turn. The caller holds mu.
+func (m *Monitor) start(run context.Context, p *probe) {
+	if m.opts.Parallel > 0 && m.stats.running >= m.opts.Parallel {
+		p.waiting = true
+		m.ready = append(m.ready, p)
+		return
+	}
+	m.stats.running++
+	m.begin(run, p, time.Now())
+}
+
+// begin runs p on a goroutine of its own, in a place that the caller has counted
+// in stats.running. The context is that of Run. The caller holds mu.
+func (m *Monitor) begin(run context.Context, p *probe, now time.Time) {
+	p.waiting, p.busy, p.begun = false, true, now
+	m.stats.start(now.Sub(p.scheduled), now)
+	ctx, cancel := context.WithTimeout(run, p.Timeout)
+	p.cancel = cancel
+	m.workers.Go(func() {
+		r, err := Result{}, errNoReturn
+		// Deferred, so that not even runtime.Goexit in a checker keeps the
+		// place. A panic has become an error in check.
+		defer func() {
+			end := ctx.Err()
+			cancel()
+			m.finish(run, p, r, err, end)
+		}()
+		r, err = m.check(ctx, p)
+	})
+}
+
+// check runs the checker. A panic in there is a failed probe: a bug that one
+// answer triggers must not take down the balancer.
+func (m *Monitor) check(ctx context.Context, p *probe) (r Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r, err = Result{}, fmt.Errorf("the check panicked: %v", v)
+			m.log.Error("checker panicked", "check", p.key, "err", err, "stack", string(debug.Stack()))
+		}
+	}()
+	return p.checker.Check(ctx)
+}
+
+// finish takes the result of a run and gives its place to the next in line. end
+// says whether the run's context was over by then, and why.
+func (m *Monitor) finish(run context.Context, p *probe, r Result, err, end error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	p.busy, p.cancel = false, nil
+	if r.Latency == 0 {
+		r.Latency = now.Sub(p.begun)
+	}
+	if err == nil && errors.Is(end, context.DeadlineExceeded) {
+		err = fmt.Errorf("the check took longer than %v", p.Timeout)
+	}
+	switch {
+	case p.removed || errors.Is(end, context.Canceled):
+		// Set or the end of Run stopped it: that says nothing of the target.
+	case p.overran:
+		// Counted already, as what it was.
+	default:
+		m.record(p, r, err, now)
+	}
+	if p.late && !p.removed {
+		p.due = now
+		heap.Fix(&m.queue, p.index)
+		signal(m.wake)
+	}
+	p.late, p.overran = false, false
+
+	if len(m.ready) == 0 || run.Err() != nil {
+		m.stats.running--
+		return
+	}
+	next := m.ready[0]
+	m.ready[0] = nil
+	m.ready = m.ready[1:]
+	m.begin(run, next, now)
+}
+
+// record takes a result into the state of p. The caller holds mu.
+func (m *Monitor) record(p *probe, r Result, err error, now time.Time) {
+	m.stats.checks++
+	if err != nil {
+		m.stats.failures++
+	}
+	if p.status.add(p.Timing, r, err, now) {
+		m.log.Debug("probe changed its state", "check", p.key, "state", p.status.State, "err", err)
+		m.tell(p)
+	}
+}

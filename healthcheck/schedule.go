@@ -1,0 +1,172 @@
+package healthcheck
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"hash/maphash"
+	"time"
+)
+
+const (
+	// slack is how much too early a probe may start, so that one wake-up serves
+	// all that are due about now. It is the shortest interval too.
+	slack = time.Millisecond
+	// maxIdle is the longest time between two ticks: Stats.LastTick shows that
+	// the scheduler is alive.
+	maxIdle = time.Second
+	// startGap is the mean time between the first runs of probes that are added
+	// together: few probes decide at once, ten thousand within a second.
+	startGap = 100 * time.Microsecond
+	// jitter is the greatest part by which a round is shorter than the interval.
+	jitter = 0.1
+	// overrun is how long after its deadline a checker may return.
+	overrun = time.Second
+)
+
+// Run runs the probes until ctx is done, and returns nil once all its goroutines
+// have ended. Results of probes that ctx interrupted count for nothing. A
+// Monitor runs once: a second call returns an error.
+func (m *Monitor) Run(ctx context.Context) error {
+	m.mu.Lock()
+	if m.started {
+		m.mu.Unlock()
+		return errors.New("healthcheck: the monitor has been run already")
+	}
+	m.started = true
+	now := time.Now()
+	m.stats.lastTick = now
+	for _, p := range m.probes {
+		m.enqueue(p, now, len(m.probes))
+	}
+	m.mu.Unlock()
+
+	m.workers.Go(func() { m.deliver(ctx) })
+	m.schedule(ctx)
+	m.workers.Wait()
+	return nil
+}
+
+// schedule starts what is due until ctx is done.
+func (m *Monitor) schedule(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wake:
+		case <-timer.C:
+		}
+		timer.Reset(m.tick(ctx, time.Now()))
+	}
+}
+
+// tick visits every probe that is due and returns how long to wait for the next.
+func (m *Monitor) tick(ctx context.Context, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stats.lastTick = now
+	horizon := now.Add(slack)
+	for len(m.queue) > 0 && m.queue[0].due.Before(horizon) {
+		// Every visit moves due to horizon or later.
+		m.visit(ctx, m.queue[0], now)
+		heap.Fix(&m.queue, 0)
+	}
+	if len(m.queue) == 0 {
+		return maxIdle
+	}
+	return min(maxIdle, m.queue[0].due.Sub(now))
+}
+
+// visit does what the due time of p asks for and sets the next one.
+func (m *Monitor) visit(ctx context.Context, p *probe, now time.Time) {
+	late := now.Sub(p.due)
+	switch {
+	case p.busy && now.Add(slack).Before(p.begun.Add(p.Timeout+overrun)):
+		// Timeout and interval are about equal. finish brings this forward.
+		p.late = true
+		p.due = p.begun.Add(p.Timeout + overrun)
+	case p.busy:
+		// The checker broke its contract. It must not hide a dead server: each
+		// interval counts as a failure until it returns.
+		if !p.overran {
+			p.overran = true
+			m.log.Error("checker ignores its deadline", "check", p.key, "timeout", p.Timeout)
+		}
+		m.record(p, Result{Latency: now.Sub(p.begun)}, errOverrun, now)
+		p.due = m.next(p, now)
+	case p.waiting, late > p.Interval:
+		// A missed start is not made up for: after a stall of the host all of
+		// them would come at once. The next slot is an interval away at most.
+		m.stats.skipped++
+		p.due = m.next(p, now)
+	default:
+		p.scheduled = p.due
+		p.due = m.next(p, now)
+		m.start(ctx, p)
+	}
+}
+
+// enqueue puts p into the schedule for the first time, as one of n. The caller
+// holds mu.
+//
+// The first run comes within a short time that grows with n; the second at the
+// probe's own phase, which a hash of the key spreads evenly over the interval.
+func (m *Monitor) enqueue(p *probe, now time.Time, n int) {
+	phase := float64(maphash.String(m.seed, p.key)>>11) / (1 << 53)
+	window := min(p.Interval, time.Duration(n)*startGap)
+	p.due = now.Add(time.Duration(phase * float64(window)))
+	p.firstStep = time.Duration(phase * float64(p.Interval-window))
+	heap.Push(&m.queue, p)
+}
+
+// next returns the start that follows p.due.
+func (m *Monitor) next(p *probe, now time.Time) time.Time {
+	step := p.Interval - time.Duration(jitter*m.random()*float64(p.Interval))
+	if p.first {
+		p.first = false
+		step = p.firstStep
+	}
+	return slotAfter(p.due, step, p.Interval, now)
+}
+
+// slotAfter returns due+step, or the first whole interval after it that a tick
+// at now leaves for later, but never more than an interval from now.
+func slotAfter(due time.Time, step, interval time.Duration, now time.Time) time.Time {
+	next, horizon := due.Add(step), now.Add(slack)
+	if next.Before(horizon) {
+		next = next.Add((horizon.Sub(next)/interval + 1) * interval)
+	}
+	if last := now.Add(interval); next.After(last) {
+		return last
+	}
+	return next
+}
+
+// queue is a heap of probes by due time.
+type queue []*probe
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) {
+	p := x.(*probe)
+	p.index = len(*q)
+	*q = append(*q, p)
+}
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	old := *q
+	p := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	p.index = -1
+	return p
+}

@@ -1,0 +1,140 @@
+package healthcheck
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestStatusAdd plays results, "+" healthy and "-" failed, and compares the
+// state after each: "u" up, "d" down.
+func TestStatusAdd(t *testing.T) {
+	tests := []struct {
+		name       string
+		from       State
+		rise, fall int
+		results    string
+		want       string
+	}{
+		{"first result healthy decides alone", Pending, 3, 3, "+", "u"},
+		{"first result failed decides alone", Pending, 3, 3, "-", "d"},
+		{"fall 1", Up, 1, 1, "-+-", "dud"},
+		{"fall 3 needs three", Up, 1, 3, "---", "uud"},
+		{"fall 3 not two and two", Up, 1, 3, "--+--", "uuuuu"},
+		{"fall 2 after an interruption", Up, 1, 2, "-+--", "uuud"},
+		{"rise 2 needs two", Down, 2, 1, "++", "du"},
+		{"rise 3 starts again", Down, 3, 1, "++-+++", "dddddu"},
+		{"the first result is one of fall", Pending, 1, 2, "+--", "uud"},
+		{"the first result is one of rise", Pending, 2, 1, "-++", "ddu"},
+		{"up stays up", Up, 1, 1, "+++", "uuu"},
+		{"down stays down", Down, 1, 1, "---", "ddd"},
+		{"there and back", Pending, 2, 2, "+--++--", "uudduud"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			timing := Timing{Interval: time.Second, Timeout: time.Second, Rise: tt.rise, Fall: tt.fall}
+			s := Status{State: tt.from}
+			now := time.Now()
+			var got strings.Builder
+			for _, c := range tt.results {
+				before := s
+				now = now.Add(time.Second)
+				changed := s.add(timing, Result{Detail: string(c)}, resultError(c), now)
+				got.WriteString(s.State.String()[:1])
+				if want := s.State != before.State; changed != want {
+					t.Errorf("after %d results: want changed %v, got %v", s.Checks, want, changed)
+				}
+				wantSince := before.Since
+				if changed {
+					wantSince = now
+				}
+				if !s.Since.Equal(wantSince) || !s.LastTime.Equal(now) || s.Last.Detail != string(c) {
+					t.Errorf("after %d results: want since %v and the last result, got %+v", s.Checks, wantSince, s)
+				}
+			}
+			if got := got.String(); got != tt.want {
+				t.Errorf("want states %s, got %s", tt.want, got)
+			}
+			if want := uint64(strings.Count(tt.results, "-")); s.Failures != want || s.Checks != uint64(len(tt.results)) {
+				t.Errorf("want %d failures of %d, got %d of %d", want, len(tt.results), s.Failures, s.Checks)
+			}
+		})
+	}
+}
+
+// TestStatusAddExact takes every rise and fall up to 5: the change comes with
+// exactly that many results, not one more or less.
+func TestStatusAddExact(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		timing := Timing{Rise: n, Fall: n}
+		for _, from := range []State{Up, Down} {
+			s := Status{State: from}
+			result := map[State]rune{Up: '-', Down: '+'}[from]
+			results := 0
+			for s.State == from && results < 10 {
+				s.add(timing, Result{}, resultError(result), time.Time{})
+				results++
+			}
+			if results != n || s.Streak != n {
+				t.Errorf("from %v with %d: changed after %d results, streak %d", from, n, results, s.Streak)
+			}
+		}
+	}
+}
+
+func resultError(c rune) error {
+	if c == '-' {
+		return errors.New("failed")
+	}
+	return nil
+}
+
+func TestStateText(t *testing.T) {
+	for s, want := range map[State]string{Pending: "pending", Up: "up", Down: "down"} {
+		text, err := s.MarshalText()
+		if err != nil || string(text) != want {
+			t.Errorf("want %q, got %q, %v", want, text, err)
+		}
+		got := State(99)
+		if err := got.UnmarshalText(text); err != nil || got != s {
+			t.Errorf("parse %q: want %v, got %v, %v", text, s, got, err)
+		}
+	}
+	if got := State(7).String(); got != "7" {
+		t.Errorf("want 7, got %s", got)
+	}
+	var s State
+	if err := s.UnmarshalText([]byte("UP")); err == nil || err.Error() != `unknown health state "UP"` {
+		t.Errorf("parse UP: got %v", err)
+	}
+}
+
+func TestTimingCheck(t *testing.T) {
+	good := Timing{Interval: time.Second, Timeout: time.Second, Rise: 1, Fall: 1}
+	tests := []struct {
+		name string
+		edit func(*Timing)
+		want string
+	}{
+		{"good", func(*Timing) {}, ""},
+		{"zero interval", func(t *Timing) { t.Interval = 0 }, "interval 0s is less than 1ms"},
+		{"zero timeout", func(t *Timing) { t.Timeout = 0 }, "timeout 0s is not greater than 0"},
+		{"long timeout", func(t *Timing) { t.Timeout = 2 * time.Second }, "timeout 2s is greater than the interval 1s"},
+		{"rise", func(t *Timing) { t.Rise = 0 }, "rise 0 is less than 1"},
+		{"fall", func(t *Timing) { t.Fall = -1 }, "fall -1 is less than 1"},
+	}
+	for _, tt := range tests {
+		timing := good
+		tt.edit(&timing)
+		got := ""
+		if err := timing.check(); err != nil {
+			got = err.Error()
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
