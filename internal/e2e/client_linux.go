@@ -197,13 +197,15 @@ func (r *StreamResult) add(name string, err error) {
 	r.Spread[name]++
 }
 
-// Reset forgets what was counted. Requests that are under way are never counted:
-// only those that start after it are.
-func (s *Stream) Reset() {
+// Reset forgets what was counted and returns it. Requests that are under way are
+// never counted: only those that start after it are.
+func (s *Stream) Reset() StreamResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r := s.result
 	s.generation++
 	s.result = StreamResult{Spread: make(Spread)}
+	return r
 }
 
 // Result returns what was counted so far.

@@ -103,9 +103,16 @@ func TestNetnsLabDownloadCut(t *testing.T) {
 	if err := wrong.Finish(requestTimeout); err == nil || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("a changed download: want a checksum error, got %v", err)
 	}
-	s.http.Close()
+	s.Kill()
 	if err := cut.Finish(requestTimeout); err == nil {
 		t.Error("a cut download finished")
+	}
+	if _, err := l.Get(t.Context(), url); err == nil {
+		t.Error("a killed server answered")
+	}
+	s.Open(HTTPPort)
+	if got, err := l.Get(t.Context(), url+"/slow?for=1ms"); err != nil || got != "s3" {
+		t.Errorf("get after Open: want s3, got %q, %v", got, err)
 	}
 }
 

@@ -13,13 +13,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
 // startTimeout bounds the start and the stop of lbd.
 const startTimeout = 30 * time.Second
 
-// LBD is the lbd process in the balancer's namespace. It can be started again
-// after it ended; its files stay.
+// LBD is an lbd process in a namespace. It can be started again after it ended;
+// its files stay.
 type LBD struct {
 	// Bin is the path of the lbd program.
 	Bin string
@@ -28,7 +30,7 @@ type LBD struct {
 	// Dir is where its run directory is.
 	Dir string
 
-	lab *Lab
+	ns  *netnstest.NS
 	log logBuffer
 	cmd *exec.Cmd
 	// ended is closed when the process has ended, with exitErr set.
@@ -39,9 +41,9 @@ type LBD struct {
 
 // NewLBD returns an LBD that is not started. It ends with the test at the
 // latest.
-func (l *Lab) NewLBD(bin, config, dir string) *LBD {
-	d := &LBD{Bin: bin, Config: config, Dir: dir, lab: l}
-	l.t.Cleanup(d.Kill)
+func NewLBD(t netnstest.TB, ns *netnstest.NS, bin, config, dir string) *LBD {
+	d := &LBD{Bin: bin, Config: config, Dir: dir, ns: ns}
+	t.Cleanup(d.Kill)
 	return d
 }
 
@@ -76,7 +78,7 @@ func (d *LBD) Start() error {
 	cmd := d.Command("--config", d.Config)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify.LocalAddr().String())
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
-	if err := d.lab.Balancer.Start(cmd); err != nil {
+	if err := d.ns.Start(cmd); err != nil {
 		notify.Close()
 		return fmt.Errorf("start lbd: %w", err)
 	}

@@ -24,6 +24,7 @@ const (
 // Server is a real server. Over HTTP it answers
 //
 //	/                          with its name
+//	/slow?for=DURATION         with its name, after a while
 //	/hold                      with its name, and keeps the connection open
 //	/download?bytes=N&gate=G   with N bytes of Content, the second half of them
 //	                           after the gate G of the Lab opened
@@ -50,15 +51,20 @@ func newServer(l *Lab, i int) *Server {
 		lab:       l,
 		listeners: make(map[uint16]net.Listener),
 	}
+	l.t.Cleanup(s.Kill)
+	return s
+}
+
+// handler makes a server for a life of the Server.
+func (s *Server) handler() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, s.Name)
 	})
+	mux.HandleFunc("GET /slow", s.slow)
 	mux.HandleFunc("GET /hold", s.hold)
 	mux.HandleFunc("GET /download", s.download)
-	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	l.t.Cleanup(func() { s.http.Close() })
-	return s
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 }
 
 // Open accepts connections on a port, of the servers' addresses and the VIPs.
@@ -70,7 +76,10 @@ func (s *Server) Open(port uint16) {
 	}
 	ln := s.NS.Listen("tcp", fmt.Sprintf(":%d", port))
 	s.listeners[port] = ln
-	// It returns when Refuse or the test's end closes ln.
+	if s.http == nil {
+		s.http = s.handler()
+	}
+	// It returns when Refuse or Kill closes ln.
 	go s.http.Serve(ln)
 }
 
@@ -84,11 +93,36 @@ func (s *Server) Refuse(port uint16) {
 	}
 }
 
+// Kill ends all HTTP connections and refuses new ones, as if the server's
+// program had died. Open starts it again.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.http != nil {
+		s.http.Close()
+	}
+	s.http = nil
+	clear(s.listeners)
+}
+
 // Unplug takes the server off the network: nothing answers any more.
 func (s *Server) Unplug() { s.lab.hub.Down(s.Name) }
 
 // Plug undoes Unplug.
 func (s *Server) Plug() { s.lab.hub.Up(s.Name) }
+
+func (s *Server) slow(w http.ResponseWriter, r *http.Request) {
+	d, err := time.ParseDuration(r.FormValue("for"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	select {
+	case <-time.After(d):
+		fmt.Fprintln(w, s.Name)
+	case <-r.Context().Done():
+	}
+}
 
 func (s *Server) hold(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, s.Name)
