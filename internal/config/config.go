@@ -1,4 +1,3 @@
-// Package config turns the bytes of lbd.yaml into a validated Config.
 package config
 
 import (
@@ -70,6 +69,8 @@ type Config struct {
 type VirtualService struct {
 	// Name is unique in the Config.
 	Name string
+	// Line is where the file defines it.
+	Line int
 	ipvs.Service
 	// RealServers are in file order; the first wins ties.
 	RealServers []RealServer

@@ -1,0 +1,160 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+const (
+	// maxSize is the size of the largest file that Parse reads, in bytes. A
+	// real server takes about 75.
+	maxSize = 16 << 20
+	// maxDepth is how deep collections may nest; the keys need 6.
+	maxDepth = 32
+)
+
+// read turns the bytes of a file into its tree. Anchors, aliases, merge keys
+// and tags are refused: no key needs them, and a few lines of them can stand
+// for billions of values.
+func read(file string, data []byte) (*node, Errors) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if err, ok := checkText(file, data); !ok {
+		return nil, Errors{err}
+	}
+	if root, ok := readPlain(string(data)); ok {
+		return root, nil
+	}
+	return readYAML(file, data)
+}
+
+// checkText refuses what is no text, with a better message and position than
+// the YAML library has.
+func checkText(file string, data []byte) (Error, bool) {
+	if len(data) > maxSize {
+		return Error{file, 1, 1, fmt.Sprintf("the file is larger than %d MiB", maxSize>>20)}, false
+	}
+	for i := 0; i < len(data); {
+		c := data[i]
+		if c >= ' ' && c < utf8.RuneSelf && c != 0x7f || c == '\n' || c == '\t' || c == '\r' {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(data[i:])
+		msg := ""
+		switch {
+		case r == utf8.RuneError && size == 1:
+			msg = fmt.Sprintf("byte 0x%02x is not UTF-8: save the file as UTF-8", c)
+		case r < ' ' || r == 0x7f:
+			msg = fmt.Sprintf("control character 0x%02x", c)
+		default:
+			i += size
+			continue
+		}
+		line := 1 + bytes.Count(data[:i], []byte("\n"))
+		start := bytes.LastIndexByte(data[:i], '\n') + 1
+		return Error{file, line, 1 + utf8.RuneCount(data[start:i]), msg}, false
+	}
+	return Error{}, true
+}
+
+// readYAML reads the whole of YAML through the library.
+func readYAML(file string, data []byte) (*node, Errors) {
+	l, err := yaml.NewLoader(bytes.NewReader(data))
+	if err != nil {
+		return nil, Errors{{file, 1, 1, err.Error()}}
+	}
+	var doc yaml.Node
+	switch err := l.Load(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, Errors{{file, 1, 1, "the file is empty"}}
+	case err != nil:
+		return nil, Errors{syntaxError(file, data, err)}
+	case doc.Kind != yaml.DocumentNode || len(doc.Content) != 1:
+		return nil, Errors{{file, 1, 1, "the file is empty"}}
+	}
+	var second yaml.Node
+	switch err := l.Load(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		return nil, Errors{syntaxError(file, data, err)}
+	default:
+		line, col := position(&second)
+		return nil, Errors{{file, line, col, "a second document starts here: the file must be one"}}
+	}
+	c := converter{file: file}
+	root := c.convert(doc.Content[0], 1)
+	if len(c.errs) > 0 {
+		return nil, c.errs.sorted()
+	}
+	return root, nil
+}
+
+// syntaxError gives an error of the library its position in words of ours.
+func syntaxError(file string, data []byte, err error) Error {
+	var le *yaml.LoadError
+	if !errors.As(err, &le) {
+		return Error{file, 1, 1, "not YAML: " + err.Error()}
+	}
+	line, col := max(le.Mark.Line, 1), max(le.Mark.Column, 1)
+	msg := le.Message
+	if i := le.Mark.Index; i >= 0 && i < len(data) && data[i] == '\t' {
+		msg = "found a tab: YAML is indented with spaces"
+	}
+	if le.ContextMsg != "" && le.ContextMark.Line > 0 && le.ContextMark.Line != le.Mark.Line {
+		msg += fmt.Sprintf(" (%s that starts at line %d)", le.ContextMsg, le.ContextMark.Line)
+	}
+	return Error{file, line, col, "not YAML: " + strings.TrimSpace(msg)}
+}
+
+func position(n *yaml.Node) (line, col int) { return max(n.Line, 1), max(n.Column, 1) }
+
+// converter turns the library's nodes into ours.
+type converter struct {
+	file string
+	errs Errors
+	nodes
+}
+
+func (c *converter) refuse(n *yaml.Node, msg string) {
+	if len(c.errs) < maxKept {
+		line, col := position(n)
+		c.errs = append(c.errs, Error{c.file, line, col, msg})
+	}
+}
+
+func (c *converter) convert(from *yaml.Node, depth int) *node {
+	line, col := position(from)
+	n := c.make(scalar, line, col, from.Value)
+	switch {
+	case depth > maxDepth:
+		c.refuse(from, fmt.Sprintf("nested deeper than %d levels", maxDepth))
+		return n
+	case from.Kind == yaml.AliasNode:
+		c.refuse(from, "aliases are not supported: write the value out")
+		return n
+	case from.Anchor != "":
+		c.refuse(from, "anchors are not supported: use defaults and checks for what repeats")
+	case from.Style&yaml.TaggedStyle != 0:
+		c.refuse(from, "tags are not supported")
+	}
+	switch from.Kind {
+	case yaml.MappingNode:
+		n.kind = mapping
+	case yaml.SequenceNode:
+		n.kind = sequence
+	default:
+		const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+		n.quoted = from.Style&quoted != 0
+		return n
+	}
+	for _, child := range from.Content {
+		n.add(c.convert(child, depth+1))
+	}
+	return n
+}
