@@ -1,0 +1,233 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// Parse reads and validates the bytes of a configuration file. The name is for
+// messages alone; nothing is read but data. The error is of type Errors and
+// holds everything that is wrong, each with its position; the Config is nil
+// then.
+func Parse(name string, data []byte) (*Config, error) {
+	root, errs := read(name, data)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	p := parser{
+		file:     name,
+		checks:   map[string]*namedCheck{},
+		names:    map[string]int{},
+		services: map[ipvs.ServiceKey]int{},
+		servers:  map[netip.AddrPort]int{},
+		needs:    map[string]need{},
+	}
+	c := p.top(root)
+	if len(p.errs) > 0 {
+		return nil, p.errs.sorted()
+	}
+	c.Warnings = p.warnings.sorted().all()
+	return c, nil
+}
+
+// parser turns the tree of a file into a Config.
+type parser struct {
+	file           string
+	errs, warnings Errors
+	// full is set when there are so many errors that the rest is not read.
+	full       bool
+	checks     map[string]*namedCheck
+	checkNames []string
+	// defaults is what a virtual service starts from.
+	defaults serviceDraft
+	// names and services hold the line of each service.
+	names    map[string]int
+	services map[ipvs.ServiceKey]int
+	// servers holds the line of each real server of the service at hand.
+	servers map[netip.AddrPort]int
+	// needs are the sysctls that follow from the services.
+	needs map[string]need
+}
+
+// need is why a sysctl must be 1.
+type need struct {
+	line int
+	why  string
+}
+
+func (p *parser) errorf(n *node, format string, args ...any) {
+	if p.full {
+		return
+	}
+	msg := fmt.Sprintf(format, args...)
+	if len(p.errs) == maxKept-1 {
+		p.full = true
+		msg = "too many errors: the rest of the file was not read"
+	}
+	p.errs = append(p.errs, Error{p.file, n.line, n.col, msg})
+}
+
+func (p *parser) warnf(n *node, format string, args ...any) {
+	if len(p.warnings) < maxKept {
+		p.warnings = append(p.warnings, Error{p.file, n.line, n.col, fmt.Sprintf(format, args...)})
+	}
+}
+
+// top reads the whole file. Checks come first and defaults next, wherever they
+// stand, because the rest refers to them.
+func (p *parser) top(root *node) *Config {
+	c := &Config{}
+	var checks, defaultsAt, services, sysctls *node
+	set := func(k *key, v *node) {
+		switch k.name {
+		case "checks":
+			checks = v
+		case "defaults":
+			defaultsAt = v
+		case "virtual_services":
+			services = v
+		case "sysctls":
+			sysctls = v
+		default:
+			p.setTop(c, k, v)
+		}
+	}
+	defaults(topObject, set)
+	defaults(socketObject, func(k *key, v *node) { p.setSocket(c, k, v) })
+	if !p.object(root, topObject, set) {
+		return c
+	}
+	if checks != nil {
+		p.parseChecks(checks)
+	}
+	p.builtinDefaults()
+	if defaultsAt != nil {
+		p.object(defaultsAt, defaultsObject, func(k *key, v *node) { p.setService(&p.defaults, k, v) })
+		p.defaults.forget()
+	}
+	if services != nil {
+		c.VirtualServices = p.parseServices(services)
+	}
+	p.parseSysctls(c, sysctls)
+	for _, name := range p.checkNames {
+		if nc := p.checks[name]; !nc.used {
+			p.warnf(nc.at, "check %s is not used", name)
+		}
+	}
+	return c
+}
+
+// setTop sets a key of the file's top.
+func (p *parser) setTop(c *Config, k *key, v *node) {
+	switch k.name {
+	case "engine":
+		s, _ := p.word(k, v)
+		c.Engine = Engine(s)
+	case "netns":
+		c.NetNS, _ = p.netns(k, v)
+	case "socket":
+		p.object(v, k.object, func(k *key, v *node) { p.setSocket(c, k, v) })
+	case "on_exit":
+		s, _ := p.word(k, v)
+		c.OnExit = OnExit(s)
+	case "vip_interface":
+		c.VIPInterface, _ = p.iface(k, v)
+	case "exclusive":
+		c.Exclusive, _ = p.boolean(k, v)
+	case "reconcile_interval":
+		c.ReconcileInterval, _ = p.duration(k, v)
+	case "mirror_interval":
+		c.MirrorInterval, _ = p.duration(k, v)
+	case "timeouts":
+		p.object(v, k.object, func(k *key, v *node) {
+			d, _ := p.duration(k, v)
+			*map[string]*time.Duration{"tcp": &c.Timeouts.TCP, "tcp_fin": &c.Timeouts.TCPFin, "udp": &c.Timeouts.UDP}[k.name] = d
+		})
+	default:
+		panic(unhandled(k))
+	}
+}
+
+// maxSocketPath is the size of sun_path (unix(7)) less the final zero.
+const maxSocketPath = 107
+
+func (p *parser) setSocket(c *Config, k *key, v *node) {
+	s, ok := p.text(k, v)
+	if !ok {
+		return
+	}
+	switch k.name {
+	case "path":
+		if !strings.HasPrefix(s, "/") || len(s) > maxSocketPath || strings.HasSuffix(s, "/") {
+			p.errorf(v, "path: want an absolute path of at most %d bytes, got %s", maxSocketPath, describe(v))
+			return
+		}
+		c.SocketPath = s
+	case "group":
+		if strings.ContainsAny(s, " :/,\t") || len(s) > 64 {
+			p.errorf(v, "group: want the name of a group, got %s", describe(v))
+			return
+		}
+		c.SocketGroup = s
+	default:
+		panic(unhandled(k))
+	}
+}
+
+// netns reads the name or the path of a network namespace.
+func (p *parser) netns(k *key, v *node) (string, bool) {
+	s, ok := p.text(k, v)
+	if !ok {
+		return "", false
+	}
+	bad := s == "." || s == ".." || !strings.HasPrefix(s, "/") && strings.Contains(s, "/") || len(s) > 4095
+	if bad {
+		p.errorf(v, "netns: want a name or an absolute path, got %s", describe(v))
+	}
+	return s, !bad
+}
+
+// maxInterfaceName is IFNAMSIZ less the final zero.
+const maxInterfaceName = 15
+
+// iface reads the name of a network interface (dev_valid_name in
+// net/core/dev.c).
+func (p *parser) iface(k *key, v *node) (string, bool) {
+	s, ok := p.text(k, v)
+	if !ok {
+		return "", false
+	}
+	bad := len(s) > maxInterfaceName || s == "." || s == ".." || strings.ContainsAny(s, "/: \t")
+	if bad {
+		p.errorf(v, "%s: want the name of an interface, got %s", k.name, describe(v))
+	}
+	return s, !bad
+}
+
+// parseSysctls reads sysctls and adds what the services need.
+func (p *parser) parseSysctls(c *Config, n *node) {
+	c.Sysctls = map[string]int{}
+	at := map[string]*node{}
+	if n != nil {
+		p.object(n, sysctlObject, func(k *key, v *node) {
+			if i, ok := p.integer(k, v); ok {
+				c.Sysctls[k.name] = int(i)
+			}
+			at[k.name] = v
+		})
+	}
+	for _, name := range []string{sysctlExpireNodest, sysctlExpireTemplate} {
+		need, needed := p.needs[name]
+		switch value, given := c.Sysctls[name]; {
+		case !needed:
+		case !given && at[name] == nil:
+			c.Sysctls[name] = 1
+		case value == 0 && given:
+			p.warnf(at[name], "%s is 0, but the virtual service at line %d %s", name, need.line, need.why)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package config
+
+import "math"
+
+// keyKind is the type of a key's value.
+type keyKind uint8
+
+const (
+	kindString keyKind = iota
+	kindInt
+	kindBool
+	kindDuration
+	kindObject // a mapping with the keys of object
+	kindMap    // a mapping from names to objects
+	kindInts   // a mapping from the keys of object to integers
+	kindList   // a sequence of objects
+	kindWords  // a sequence of words of enum
+	kindCheck  // a name, an object, or a sequence of both
+	kindMask   // an IPv4 address or an integer
+)
+
+// object is a mapping with known keys.
+type object struct {
+	// what names it in messages: "a virtual service".
+	what string
+	keys []key
+	// index finds a key by name.
+	index map[string]int
+}
+
+// key describes one key: it is what the parser, reference.yaml, schema.json and
+// lbd.yaml(5) know of it.
+type key struct {
+	name string
+	kind keyKind
+	// def is the value of a key that is left out, as written in YAML; empty for
+	// a key that then has no value or one that depends on others.
+	def string
+	// example is shown in reference.yaml where there is no def.
+	example string
+	// doc says what the key does, in sentences.
+	doc string
+	// enum are the allowed words, later those that are not supported yet.
+	enum, later []string
+	// min and max bound a kindInt; a kindDuration in nanoseconds.
+	min, max int64
+	// seconds allows whole seconds only.
+	seconds bool
+	// null allows an empty value, which takes a default away.
+	null bool
+	// required keys cannot be left out.
+	required bool
+	// off keeps the key commented out in reference.yaml, because others there
+	// exclude it.
+	off bool
+	// unsupported keys are known and refused as not supported yet.
+	unsupported bool
+	object      *object
+}
+
+func (o *object) find(name string) (int, bool) {
+	i, ok := o.index[name]
+	return i, ok
+}
+
+func newObject(what string, keys ...[]key) *object {
+	o := &object{what: what, index: map[string]int{}}
+	for _, ks := range keys {
+		for _, k := range ks {
+			o.index[k.name] = len(o.keys)
+			o.keys = append(o.keys, k)
+		}
+	}
+	return o
+}
+
+func notYet(names ...string) []key {
+	keys := make([]key, len(names))
+	for i, name := range names {
+		keys[i] = key{name: name, unsupported: true}
+	}
+	return keys
+}
+
+const (
+	millisecond = int64(1e6)
+	second      = 1000 * millisecond
+	hour        = 3600 * second
+	// maxKernelTime is the longest time that the kernel takes: it keeps
+	// 2^31/HZ seconds (ip_vs_set_timeout in net/netfilter/ipvs/ip_vs_ctl.c),
+	// which at 1000 HZ is a little more than 24 days.
+	maxKernelTime = 24 * 24 * hour
+	// maxThreshold is the kernel's: it refuses 2^31 and more.
+	maxThreshold = math.MaxInt32
+)
+
+// tunnelKeys are the keys of tunnel.
+var tunnelObject = newObject("tunnel", []key{
+	{name: "type", kind: kindString, def: "ipip", enum: []string{"ipip", "gre", "gue"},
+		doc: "Encapsulation: ipip, gre (Linux 5.4) or gue (Linux 5.3)."},
+	{name: "port", kind: kindInt, def: "0", max: 65535,
+		doc: "UDP port of the real server's gue tunnel; 0 for the others."},
+	{name: "checksum", kind: kindString, def: "none", enum: []string{"none", "csum", "remcsum"},
+		doc: "Checksum of the outer packet: none, csum (gre and gue) or remcsum (gue)."},
+})
+
+var persistenceObject = newObject("persistence", []key{
+	{name: "timeout", kind: kindDuration, def: "5m", min: second, max: maxKernelTime, seconds: true,
+		doc: "How long a client sticks to its real server after its last connection; whole seconds."},
+	{name: "netmask", kind: kindMask, example: "255.255.255.255",
+		doc: "Clients that are equal under the mask stick together: any IPv4 mask, or for IPv6 a prefix length of 1 to 128. Left out, each address is a client of its own."},
+	{name: "engine", kind: kindString, def: `""`, enum: []string{"", "sip"},
+		doc: "Persistence engine of the kernel: sip sticks by Call-ID and needs UDP."},
+})
+
+var checkObject = newObject("a check", []key{
+	{name: "type", kind: kindString, def: "tcp", enum: []string{"tcp"},
+		later: []string{"http", "https", "tls", "udp", "dns", "icmp", "ping", "script", "exec", "grpc", "agent", "smtp", "mysql", "postgres", "redis"},
+		doc:   "What is tried: tcp opens a connection."},
+	{name: "interval", kind: kindDuration, def: "2s", min: millisecond, max: hour,
+		doc: "Time between the starts of two checks."},
+	{name: "timeout", kind: kindDuration, def: "1s", min: millisecond, max: hour,
+		doc: "Time after which a check without an answer has failed; at most interval."},
+	{name: "rise", kind: kindInt, def: "2", min: 1, max: 1000,
+		doc: "Successful checks in a row that bring a failed real server back. The first result after the start decides alone."},
+	{name: "fall", kind: kindInt, def: "3", min: 1, max: 1000,
+		doc: "Failed checks in a row that take a real server out."},
+	{name: "port", kind: kindInt, min: 1, max: 65535, example: "8080", off: true,
+		doc: "Port to check instead of the real server's; needed where the real server has port 0."},
+	{name: "address", kind: kindString, example: "10.0.0.9", off: true,
+		doc: "Address to check instead of the real server's."},
+}, notYet("path", "status", "host", "method", "headers", "body", "send", "expect", "tls", "sni", "query", "command", "agent", "via", "source", "mark", "proxy_protocol"))
+
+// serverKeys are the keys of a real server that may have a default.
+var serverKeys = []key{
+	{name: "weight", kind: kindInt, def: "1", max: 65535,
+		doc: "Share of new connections. 0 quiesces: no new connections, old ones live."},
+	{name: "forwarding", kind: kindString, def: "masq", enum: []string{"masq", "route", "tunnel"},
+		doc: "How packets reach the real server: masq (NAT), route (direct routing) or tunnel. With route and tunnel the kernel leaves the port alone."},
+	{name: "tunnel", kind: kindObject, object: tunnelObject, off: true,
+		doc: "The encapsulation of forwarding: tunnel."},
+	{name: "upper_threshold", kind: kindInt, def: "0", max: maxThreshold,
+		doc: "Connections at which the real server gets no new ones; 0 for no limit."},
+	{name: "lower_threshold", kind: kindInt, def: "0", max: maxThreshold,
+		doc: "Connections below which it gets new ones again; 0 for three quarters of upper_threshold. At most upper_threshold."},
+	{name: "check", kind: kindCheck, null: true, object: checkObject, example: "tcp-ok",
+		doc: "The name of a check, a check, or a list of both, which must all pass. Without one a real server counts as up; an empty value takes a default away."},
+	{name: "on_failure", kind: kindString, def: "auto", enum: []string{"auto", "quiesce", "remove"},
+		doc: "What happens to a failed real server: quiesce sets its weight to 0, remove deletes it. auto removes with UDP and with sh, dh and mh without a fallback flag, whose clients would otherwise stay on it, and quiesces else. Persistent services that quiesce set the sysctl expire_quiescent_template to 1, services that remove set expire_nodest_conn to 1, unless sysctls says otherwise."},
+	{name: "drain_timeout", kind: kindDuration, def: "5m", max: maxKernelTime,
+		doc: "How long a real server that left the file keeps its connections at weight 0 before it is deleted; 0s deletes at once."},
+}
+
+// serviceKeys are the keys of a virtual service that may have a default and
+// that its real servers do not have.
+var serviceKeys = []key{
+	{name: "protocol", kind: kindString, def: "tcp", enum: []string{"tcp", "udp", "sctp"},
+		doc: "Protocol; not with fwmark."},
+	{name: "scheduler", kind: kindString, def: "wlc", example: "wlc",
+		doc: "The kernel's scheduler: " + kernelSchedulerList + ", or another that this host's kernel has."},
+	{name: "scheduler_flags", kind: kindWords, enum: []string{"sh-port", "sh-fallback", "mh-port", "mh-fallback"},
+		doc: "Flags of sh and mh: hash the client's port too; take another real server where the chosen one has weight 0."},
+	{name: "persistence", kind: kindObject, null: true, object: persistenceObject, off: true,
+		doc: "Sends a client to the real server that it had before. Left out or empty, the service is not persistent."},
+	{name: "one_packet", kind: kindBool, def: "false",
+		doc: "Schedules each datagram by itself; only with UDP or fwmark. Connections are not counted then, so lc, wlc, sed and nq are refused."},
+}
+
+var serverObject = newObject("a real server", []key{
+	{name: "address", kind: kindString, required: true, example: "10.0.0.2:80",
+		doc: `Address with the port: "10.0.0.2:80", "[2001:db8::2]:80". The port defaults to the service's. Host names are refused. A family other than the service's needs forwarding: tunnel.`},
+}, serverKeys, notYet("slow_start", "name", "backup", "fall_back", "agent"))
+
+var serviceObject = newObject("a virtual service", []key{
+	{name: "name", kind: kindString, example: "web",
+		doc: "Unique name; default is the address, with udp: or sctp: before it where it is not TCP, or fwmark:7 (fwmark:7:ipv6)."},
+	{name: "address", kind: kindString, example: "192.0.2.10:80",
+		doc: `Address and port: "192.0.2.10:80", "[2001:db8::10]:80". Port 0 is every port and needs persistence. A service has an address or an fwmark.`},
+	{name: "fwmark", kind: kindInt, min: 1, max: math.MaxUint32, example: "7", off: true,
+		doc: "Firewall mark of the packets of this service, instead of an address."},
+	{name: "family", kind: kindString, enum: []string{"ipv4", "ipv6"}, example: "ipv4", off: true,
+		doc: "Family of the marked packets: ipv4, which is the default, or ipv6."},
+}, serviceKeys, serverKeys, []key{
+	{name: "real_servers", kind: kindList, object: serverObject,
+		doc: "The real servers. The first wins ties. A service without any refuses connections."},
+}, notYet("fail_open_below", "ties", "slow_start", "quorum", "backup"))
+
+var defaultsObject = newObject("defaults", serviceKeys, serverKeys,
+	notYet("fail_open_below", "ties", "slow_start", "quorum"))
+
+var socketObject = newObject("socket", []key{
+	{name: "path", kind: kindString, def: "/run/lbd/lbd.sock", doc: "Path of the control socket."},
+	{name: "group", kind: kindString, def: `""`,
+		doc: "Group that may read and write; empty for root's group alone. A group that this host does not have is an error at start."},
+})
+
+var timeoutsObject = newObject("timeouts", []key{
+	{name: "tcp", kind: kindDuration, example: "15m", min: second, max: maxKernelTime, seconds: true,
+		doc: "Idle established TCP connections."},
+	{name: "tcp_fin", kind: kindDuration, example: "2m", min: second, max: maxKernelTime, seconds: true,
+		doc: "TCP connections after a FIN."},
+	{name: "udp", kind: kindDuration, example: "5m", min: second, max: maxKernelTime, seconds: true,
+		doc: "UDP flows."},
+})
+
+var topObject = newObject("the file", []key{
+	{name: "engine", kind: kindString, def: "auto", enum: []string{"auto", "kernel"}, later: []string{"userspace"},
+		doc: "What schedules connections: kernel is IPVS; auto takes what the host has."},
+	{name: "netns", kind: kindString, def: `""`,
+		doc: "Name or path of the network namespace of the virtual services, their addresses and the checks; empty for lbd's own. The sockets stay in lbd's own."},
+	{name: "socket", kind: kindObject, object: socketObject, doc: "The control socket, for ipvsctl."},
+	{name: "on_exit", kind: kindString, def: "keep", enum: []string{"keep", "clear"},
+		doc: "What happens to the virtual services when lbd stops: keep leaves them working, clear removes what lbd owns."},
+	{name: "vip_interface", kind: kindString, def: `""`,
+		doc: "Interface, such as lo or a dummy device, that lbd gives the services' addresses, and takes back only its own; empty for none."},
+	{name: "exclusive", kind: kindBool, def: "false",
+		doc: "Removes virtual services that lbd does not own. Otherwise they are listed as foreign and left alone."},
+	{name: "reconcile_interval", kind: kindDuration, def: "30s", min: 100 * millisecond, max: hour,
+		doc: "How often the kernel's table is compared with what it should be, and repaired."},
+	{name: "mirror_interval", kind: kindDuration, def: "1s", min: 100 * millisecond, max: hour,
+		doc: "How often the connection counts are read."},
+	{name: "timeouts", kind: kindObject, object: timeoutsObject, off: true, doc: "The kernel's connection timeouts, whole seconds; those left out stay as they are."},
+	{name: "sysctls", kind: kindInts, object: sysctlObject,
+		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for what on_failure needs."},
+	{name: "checks", kind: kindMap, object: checkObject, example: "tcp-ok",
+		doc: "Checks by name."},
+	{name: "defaults", kind: kindObject, object: defaultsObject,
+		doc: "Values for the keys that a virtual service or a real server leaves out. A real server takes its service's before these."},
+	{name: "virtual_services", kind: kindList, required: true, object: serviceObject,
+		doc: "The virtual services; [] for none."},
+}, notYet("http", "state_file", "userspace"))

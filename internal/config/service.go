@@ -1,0 +1,435 @@
+package config
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// serviceDraft is a virtual service while its keys are read, or what services
+// start from. A position is nil where the value is a default.
+type serviceDraft struct {
+	at          *node
+	name        string
+	nameAt      *node
+	address     netip.Addr
+	port        int
+	addressAt   *node
+	mark        uint32
+	markAt      *node
+	family      string
+	familyAt    *node
+	protocol    string
+	protocolAt  *node
+	scheduler   ipvs.Scheduler
+	schedulerAt *node
+	flags       []*node // words
+	flagsAt     *node
+	persistent  bool
+	persistence persistenceDraft
+	onePacket   bool
+	onePacketAt *node
+	server      serverDraft
+	servers     *node
+}
+
+// persistenceDraft is persistence while its keys are read. The netmask waits for
+// the family.
+type persistenceDraft struct {
+	at        *node
+	timeout   time.Duration
+	netmaskAt *node
+	engine    string
+	engineAt  *node
+}
+
+// forget makes what is set a default.
+func (d *serviceDraft) forget() {
+	d.protocolAt, d.schedulerAt, d.flagsAt, d.onePacketAt = nil, nil, nil, nil
+	d.server.forget()
+}
+
+// builtinDefaults sets the defaults of the schema.
+func (p *parser) builtinDefaults() {
+	p.defaults.port = noPort
+	defaults(defaultsObject, func(k *key, v *node) { p.setService(&p.defaults, k, v) })
+	p.defaults.forget()
+}
+
+// setService sets a key of a virtual service.
+func (p *parser) setService(d *serviceDraft, k *key, v *node) {
+	switch k.name {
+	case "name":
+		if s, ok := p.text(k, v); ok && !goodName(s) {
+			p.errorf(v, "name: want %s, got %s", nameSyntax, describe(v))
+		} else {
+			d.name, d.nameAt = s, v
+		}
+	case "address":
+		d.addressAt = v
+		d.address, d.port, _ = p.addrPort(k, v)
+	case "fwmark":
+		i, _ := p.integer(k, v)
+		d.mark, d.markAt = uint32(i), v
+	case "family":
+		d.family, _ = p.word(k, v)
+		d.familyAt = v
+	case "protocol":
+		d.protocol, _ = p.word(k, v)
+		d.protocolAt = v
+	case "scheduler":
+		d.scheduler, _ = p.schedulerName(k, v)
+		d.schedulerAt = v
+	case "scheduler_flags":
+		d.flags, _ = p.words(k, v)
+		d.flagsAt = v
+	case "persistence":
+		d.persistent = !v.isNull()
+		if d.persistent {
+			d.persistence = p.parsePersistence(v)
+		}
+	case "one_packet":
+		d.onePacket, _ = p.boolean(k, v)
+		d.onePacketAt = v
+	case "real_servers":
+		d.servers = v
+	default:
+		p.setServer(&d.server, k, v)
+	}
+}
+
+const nameSyntax = "at most 128 letters, digits and any of ._:@+[]-"
+
+// goodName says whether a name can stand in a command: ipvsctl writes
+// SERVICE/ADDRESS.
+func goodName(s string) bool {
+	if s == "" || len(s) > 128 || s[0] == '-' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if !isAlnum(c) && !strings.ContainsRune("._:@+[]-", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// words reads a list of the key's words, without repeats.
+func (p *parser) words(k *key, v *node) ([]*node, bool) {
+	if v.kind != sequence {
+		p.errorf(v, "%s: want a list, got %s", k.name, describe(v))
+		return nil, false
+	}
+	var list []*node
+	seen := map[string]bool{}
+	for item := v.first; item != nil && !p.full; item = item.next {
+		w, ok := p.word(k, item)
+		if ok && seen[w] {
+			p.errorf(item, "%s: %s is repeated", k.name, w)
+			ok = false
+		}
+		if ok {
+			seen[w] = true
+			list = append(list, item)
+		}
+	}
+	return list, true
+}
+
+func (p *parser) schedulerName(k *key, v *node) (ipvs.Scheduler, bool) {
+	if v.kind != scalar || v.isNull() {
+		p.errorf(v, "%s: want the name of a scheduler, got %s", k.name, describe(v))
+		return "", false
+	}
+	for _, s := range kernelSchedulers {
+		if s == v.value {
+			return ipvs.Scheduler(s), true
+		}
+	}
+	for _, s := range userspaceSchedulers {
+		if s == v.value {
+			p.errorf(v, "scheduler: %s is of the userspace engine, which is not supported yet: want %s", s, oneOf(kernelSchedulers))
+			return "", false
+		}
+	}
+	if !schedulerSyntax(v.value) {
+		p.errorf(v, "scheduler: want %s, got %s", oneOf(kernelSchedulers), describe(v))
+		return "", false
+	}
+	if near, ok := closest(v.value, kernelSchedulers); ok {
+		p.warnf(v, "scheduler %s is none of Linux's own, did you mean %s? It works only if this host's kernel has it", v.value, near)
+	} else {
+		p.warnf(v, "scheduler %s is none of Linux's own: it works only if this host's kernel has it", v.value)
+	}
+	return ipvs.Scheduler(strings.Clone(v.value)), true
+}
+
+func (p *parser) parsePersistence(n *node) persistenceDraft {
+	d := persistenceDraft{at: n}
+	set := func(k *key, v *node) {
+		switch k.name {
+		case "timeout":
+			d.timeout, _ = p.duration(k, v)
+		case "netmask":
+			d.netmaskAt = v
+		case "engine":
+			d.engine, _ = p.word(k, v)
+			d.engineAt = v
+		default:
+			panic(unhandled(k))
+		}
+	}
+	defaults(persistenceObject, set)
+	d.engineAt = n
+	p.object(n, persistenceObject, set)
+	return d
+}
+
+// netmask reads the granularity of persistence for a family.
+func (p *parser) netmask(v *node, f ipvs.Family) ipvs.Netmask {
+	i, isInt := parseInt(v)
+	a, err := netip.ParseAddr(v.value)
+	switch {
+	case v.kind != scalar, f == ipvs.IPv4 && (err != nil || !a.Is4()):
+		p.errorf(v, "netmask: want a mask such as 255.255.255.0, got %s", describe(v))
+	case f == ipvs.IPv4:
+		return ipvs.NetmaskV4(a)
+	case !isInt || i < 1 || i > 128:
+		p.errorf(v, "netmask: want a prefix length of 1 to 128 for IPv6, got %s", describe(v))
+	default:
+		return ipvs.NetmaskV6(uint8(i))
+	}
+	return ipvs.Netmask{}
+}
+
+// parseServices reads virtual_services.
+func (p *parser) parseServices(n *node) []VirtualService {
+	if n.kind != sequence {
+		p.errorf(n, "virtual_services: want a list, got %s", describe(n))
+		return nil
+	}
+	var list []VirtualService
+	for item := n.first; item != nil && !p.full; item = item.next {
+		if svc, ok := p.parseService(item); ok {
+			list = append(list, svc)
+		}
+	}
+	return list
+}
+
+func (p *parser) parseService(n *node) (VirtualService, bool) {
+	d := p.defaults
+	d.at = n
+	before := len(p.errs)
+	if !p.object(n, serviceObject, func(k *key, v *node) { p.setService(&d, k, v) }) {
+		return VirtualService{}, false
+	}
+	// The real servers are read even where the service is wrong, to find what is
+	// wrong with them, unless it has no identity to check them against.
+	svc := VirtualService{Line: n.line}
+	identified := p.identify(&d, &svc)
+	if identified {
+		p.attributes(&d, &svc)
+	}
+	clear(p.servers)
+	if d.servers != nil && identified {
+		svc.RealServers = p.parseServers(&d, &svc)
+	}
+	return svc, len(p.errs) == before
+}
+
+func (p *parser) parseServers(d *serviceDraft, svc *VirtualService) []RealServer {
+	n := d.servers
+	if n.kind != sequence {
+		p.errorf(n, "real_servers: want a list, got %s", describe(n))
+		return nil
+	}
+	count := 0
+	for item := n.first; item != nil; item = item.next {
+		count++
+	}
+	list := make([]RealServer, 0, count)
+	allZero := true
+	for item := n.first; item != nil && !p.full; item = item.next {
+		rs, ok := p.parseServer(item, d, svc)
+		if !ok {
+			allZero = false
+			continue
+		}
+		list = append(list, rs)
+		allZero = allZero && rs.Weight == 0
+	}
+	if allZero && len(list) > 0 {
+		p.warnf(d.at, "virtual service %s: every real server has weight 0: it refuses connections", svc.Name)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// identify sets the key and the name. It is false where they are not known.
+func (p *parser) identify(d *serviceDraft, svc *VirtualService) bool {
+	switch {
+	case d.addressAt != nil && d.markAt != nil:
+		p.errorf(d.markAt, "a virtual service has an address or an fwmark, not both")
+		return false
+	case d.markAt != nil:
+		if d.mark == 0 {
+			return false
+		}
+		p.identifyMark(d, svc)
+	case d.addressAt != nil:
+		if !d.address.IsValid() || !p.identifyAddress(d, svc) {
+			return false
+		}
+	default:
+		p.errorf(d.at, "a virtual service needs address or fwmark")
+		return false
+	}
+	if d.name != "" {
+		svc.Name = d.name
+	}
+	at := orNode(d.nameAt, orNode(d.addressAt, d.markAt))
+	if first, ok := p.services[svc.ServiceKey]; ok {
+		p.errorf(orNode(d.addressAt, d.markAt), "duplicate virtual service %s, first at line %d", svc.ServiceKey, first)
+	} else if first, ok := p.names[svc.Name]; ok {
+		p.errorf(at, "duplicate name %s, first at line %d", svc.Name, first)
+	}
+	p.services[svc.ServiceKey] = svc.Line
+	p.names[svc.Name] = svc.Line
+	return true
+}
+
+func (p *parser) identifyMark(d *serviceDraft, svc *VirtualService) {
+	f := ipvs.IPv4
+	if d.family == "ipv6" {
+		f = ipvs.IPv6
+	}
+	if d.protocolAt != nil {
+		p.errorf(d.protocolAt, "protocol: a virtual service with an fwmark takes every protocol: leave it out")
+	}
+	svc.ServiceKey = ipvs.MarkService(f, d.mark)
+	svc.Name = "fwmark:" + strconv.FormatUint(uint64(d.mark), 10)
+	if f == ipvs.IPv6 {
+		svc.Name += ":ipv6"
+	}
+}
+
+func (p *parser) identifyAddress(d *serviceDraft, svc *VirtualService) bool {
+	proto := ipvs.TCP
+	switch d.protocol {
+	case "udp":
+		proto = ipvs.UDP
+	case "sctp":
+		proto = ipvs.SCTP
+	}
+	if d.port == noPort {
+		p.errorf(d.addressAt, "address: the port is missing: write %s (port 0 is every port, and needs persistence)", netip.AddrPortFrom(d.address, 80))
+		return false
+	}
+	ap := netip.AddrPortFrom(d.address, uint16(d.port))
+	svc.ServiceKey = ipvs.AddrService(proto, ap)
+	if d.port == 0 && !d.persistent {
+		p.errorf(d.addressAt, "address: port 0 is every port, which the kernel schedules only with persistence")
+	}
+	if d.familyAt != nil && d.family != "" && d.family != svc.Family.String() {
+		p.errorf(d.familyAt, "family: the address is %s: family is for services with an fwmark", svc.Family)
+	}
+	svc.Name = ap.String()
+	if proto != ipvs.TCP {
+		svc.Name = d.protocol + ":" + svc.Name
+	}
+	return true
+}
+
+// attributes sets what can change in place.
+func (p *parser) attributes(d *serviceDraft, svc *VirtualService) {
+	svc.Scheduler = d.scheduler
+	for _, word := range d.flags {
+		flag, of := flagOf(word.value)
+		switch {
+		case of == d.scheduler:
+			svc.Flags |= flag
+		case d.flagsAt != nil && d.scheduler != "":
+			p.errorf(word, "scheduler_flags: %s is of the scheduler %s, which is %s here", word.value, of, d.scheduler)
+		}
+	}
+	if d.onePacket {
+		p.onePacket(d, svc)
+	}
+	if d.persistent {
+		p.persistent(d, svc)
+	}
+	if d.servers == nil || d.servers.kind == sequence && d.servers.first == nil {
+		p.warnf(d.at, "virtual service %s has no real servers: it refuses connections", svc.Name)
+	}
+}
+
+func (p *parser) onePacket(d *serviceDraft, svc *VirtualService) {
+	svc.Flags |= ipvs.FlagOnePacket
+	at := orNode(d.onePacketAt, d.at)
+	if svc.FWMark == 0 && svc.Protocol != ipvs.UDP {
+		p.errorf(at, "one_packet: only with protocol udp or an fwmark")
+	}
+	if needsCounts(d.scheduler) {
+		p.errorf(at, "one_packet: connections are not counted, so %s would always take the first real server: use rr, wrr, sh, mh or twos", d.scheduler)
+	}
+}
+
+func (p *parser) persistent(d *serviceDraft, svc *VirtualService) {
+	svc.Flags |= ipvs.FlagPersistent
+	svc.Persistence.Timeout = d.persistence.timeout
+	if d.persistence.netmaskAt != nil {
+		svc.Persistence.Netmask = p.netmask(d.persistence.netmaskAt, svc.Family)
+	}
+	svc.Persistence.Engine = d.persistence.engine
+	if d.persistence.engine == "sip" && svc.FWMark == 0 && svc.Protocol != ipvs.UDP {
+		p.errorf(d.persistence.engineAt, "engine: sip needs protocol udp")
+	}
+}
+
+// resolveOnFailure turns auto into what it means for the service, notes which
+// sysctls that needs, and warns where a choice does harm.
+func (p *parser) resolveOnFailure(d *serverDraft, svc *VirtualService) OnFailure {
+	// The flags of sh and mh have the same bits.
+	stuck := hashes(svc.Scheduler) && svc.Flags&ipvs.FlagSHFallback == 0
+	result := d.onFailure
+	if result == OnFailureAuto {
+		result = OnFailureQuiesce
+		if stuck || svc.Protocol == ipvs.UDP {
+			result = OnFailureRemove
+		}
+	}
+	switch {
+	case result == OnFailureRemove:
+		p.need(sysctlExpireNodest, svc, "removes failed real servers: the packets of their old connections would go nowhere until they time out")
+		return result
+	case svc.Flags&ipvs.FlagPersistent != 0:
+		p.need(sysctlExpireTemplate, svc, "is persistent and quiesces failed real servers: their clients would stay on them")
+	}
+	if at := d.onFailureAt; at != nil && stuck {
+		p.warnOnce(at, "on_failure: quiesce with scheduler %s and no fallback flag: the clients of a failed real server are refused", svc.Scheduler)
+	} else if at != nil && svc.Protocol == ipvs.UDP {
+		p.warnOnce(at, "on_failure: quiesce with protocol udp: a client that goes on sending stays on a failed real server")
+	}
+	return result
+}
+
+func (p *parser) need(sysctl string, svc *VirtualService, why string) {
+	if _, ok := p.needs[sysctl]; !ok {
+		p.needs[sysctl] = need{svc.Line, why}
+	}
+}
+
+// warnOnce warns unless the last warning is about the same place: each real
+// server of a service would repeat it.
+func (p *parser) warnOnce(n *node, format string, args ...any) {
+	if k := len(p.warnings); k > 0 && p.warnings[k-1].Line == n.line && p.warnings[k-1].Col == n.col {
+		return
+	}
+	p.warnf(n, format, args...)
+}

@@ -1,0 +1,43 @@
+package config
+
+// The sysctls that Parse sets for the services' sake.
+const (
+	sysctlExpireTemplate = "expire_quiescent_template"
+	sysctlExpireNodest   = "expire_nodest_conn"
+)
+
+// sysctlObject lists the integer settings under /proc/sys/net/ipv4/vs with the
+// ranges of vs_vars in net/netfilter/ipvs/ip_vs_ctl.c, by their last word.
+var sysctlObject = newObject("sysctls", []key{
+	sysctl("am_droprate", 1, maxThreshold),
+	sysctl("amemthresh", 0, maxThreshold),
+	sysctl("backup_only", 0, 1),
+	sysctl("cache_bypass", 0, 1),
+	sysctl("conn_reuse_mode", 0, 3),
+	sysctl("conntrack", 0, 1),
+	sysctl("drop_entry", 0, 3),
+	sysctl("drop_packet", 0, 3),
+	sysctl("est_nice", -20, 19),
+	sysctl(sysctlExpireNodest, 0, 1),
+	sysctl(sysctlExpireTemplate, 0, 1),
+	sysctl("ignore_tunneled", 0, 1),
+	sysctl("nat_icmp_send", 0, 1),
+	sysctl("pmtu_disc", 0, 1),
+	sysctl("run_estimation", 0, 1),
+	sysctl("schedule_icmp", 0, 1),
+	sysctl("secure_tcp", 0, 3),
+	sysctl("sloppy_sctp", 0, 1),
+	sysctl("sloppy_tcp", 0, 1),
+	sysctl("snat_reroute", 0, 1),
+	sysctl("sync_persist_mode", 0, 1),
+	sysctl("sync_ports", 1, 64),
+	sysctl("sync_qlen_max", 0, maxThreshold),
+	sysctl("sync_refresh_period", 0, maxThreshold),
+	sysctl("sync_retries", 0, 3),
+	sysctl("sync_sock_size", 0, maxThreshold),
+	sysctl("sync_version", 0, 1),
+}, notYet("sync_threshold", "est_cpulist"))
+
+func sysctl(name string, lo, hi int64) key {
+	return key{name: name, kind: kindInt, min: lo, max: hi, off: true}
+}
