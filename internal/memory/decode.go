@@ -1,0 +1,256 @@
+package memory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// maxWarnings bounds the warnings about one file.
+const maxWarnings = 20
+
+// decoder reads a file. What it cannot understand it drops, with a warning.
+type decoder struct {
+	memory   Memory
+	warnings []string
+	// elapsed is the time since the file was written.
+	elapsed time.Duration
+}
+
+func (d *decoder) warn(format string, args ...any) {
+	switch len(d.warnings) {
+	case maxWarnings:
+	case maxWarnings - 1:
+		d.warnings = append(d.warnings, "more of this kind")
+	default:
+		d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
+	}
+}
+
+// readFields splits a file into its fields. An error means that it is not one of
+// ours.
+func readFields(b []byte) (fields map[string]json.RawMessage, bootID string, err error) {
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return nil, "", err
+	}
+	if err := json.Unmarshal(fields["boot_id"], &bootID); err != nil || bootID == "" {
+		return nil, "", errors.New("no boot ID")
+	}
+	delete(fields, "boot_id")
+	return fields, bootID, nil
+}
+
+// decode reads the fields of a file of this boot, uptime after boot, and returns
+// those that it does not know.
+func (d *decoder) decode(fields map[string]json.RawMessage, uptime time.Duration) map[string]json.RawMessage {
+	if v, ok := decodeInto[int](d, "version", fields["version"]); ok && v > version {
+		d.warn("written in format %d by a newer lbd, read as format %d", v, version)
+	}
+	if ms, ok := decodeInto[int64](d, "saved_ms", fields["saved_ms"]); ok {
+		d.elapsed = max(uptime-duration(ms), 0)
+	}
+	delete(fields, "version")
+	delete(fields, "saved_ms")
+	for _, field := range []struct {
+		name string
+		read func(json.RawMessage)
+	}{
+		{"netns", d.netns},
+		{"owned", d.owned},
+		{"health", d.health},
+		{"order", d.order},
+		{"drains", d.drains},
+		{"sysctls", d.sysctls},
+		{"vips", d.vips},
+	} {
+		if raw, ok := fields[field.name]; ok {
+			field.read(raw)
+			delete(fields, field.name)
+		}
+	}
+	return fields
+}
+
+// decodeInto unmarshals and says whether that went well.
+func decodeInto[T any](d *decoder, what string, raw json.RawMessage) (v T, ok bool) {
+	if err := json.Unmarshal(raw, &v); err != nil {
+		d.warn("%s: %v", what, err)
+		return v, false
+	}
+	return v, true
+}
+
+// list decodes the elements of an array one by one.
+func list[T any](d *decoder, what string, raw json.RawMessage) []T {
+	elements, _ := decodeInto[[]json.RawMessage](d, what, raw)
+	var all []T
+	for i, e := range elements {
+		if v, ok := decodeInto[T](d, fmt.Sprintf("%s[%d]", what, i), e); ok {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// object decodes the values of an object one by one.
+func object[T any](d *decoder, what string, raw json.RawMessage) map[string]T {
+	fields, _ := decodeInto[map[string]json.RawMessage](d, what, raw)
+	all := make(map[string]T, len(fields))
+	for name, f := range fields {
+		if v, ok := decodeInto[T](d, fmt.Sprintf("%s[%q]", what, name), f); ok {
+			all[name] = v
+		}
+	}
+	return all
+}
+
+func (d *decoder) service(what, text string) (ipvs.ServiceKey, bool) {
+	k, err := ipvs.ParseServiceKey(text)
+	if err != nil {
+		d.warn("%s: %v", what, err)
+	}
+	return k, err == nil
+}
+
+func (d *decoder) netns(raw json.RawMessage) {
+	d.memory.NetNS, _ = decodeInto[string](d, "netns", raw)
+}
+
+func (d *decoder) owned(raw json.RawMessage) {
+	d.memory.Owned = make(map[ipvs.ServiceKey]struct{})
+	for _, text := range list[string](d, "owned", raw) {
+		if k, ok := d.service("owned", text); ok {
+			d.memory.Owned[k] = struct{}{}
+		}
+	}
+}
+
+func (d *decoder) health(raw json.RawMessage) {
+	d.memory.Health = make(map[ipvs.DestinationKey]Health)
+	for text, servers := range object[json.RawMessage](d, "health", raw) {
+		k, ok := d.service("health", text)
+		if !ok {
+			continue
+		}
+		for address, h := range object[healthJSON](d, "health of "+text, servers) {
+			a, err := netip.ParseAddrPort(address)
+			if err != nil {
+				d.warn("health of %s: %v", text, err)
+				continue
+			}
+			d.memory.Health[ipvs.DestinationKey{Service: k, Address: a}] = Health{Down: h.Down, For: duration(h.ForMS) + d.elapsed}
+		}
+	}
+}
+
+func (d *decoder) order(raw json.RawMessage) {
+	d.memory.Order = make(map[ipvs.ServiceKey][]netip.AddrPort)
+	for text, addresses := range object[json.RawMessage](d, "order", raw) {
+		k, ok := d.service("order", text)
+		if !ok {
+			continue
+		}
+		servers := list[netip.AddrPort](d, "order of "+text, addresses)
+		d.memory.Order[k] = slices.DeleteFunc(servers, func(a netip.AddrPort) bool { return !a.IsValid() })
+	}
+}
+
+func (d *decoder) drains(raw json.RawMessage) {
+	for _, j := range list[drainJSON](d, "drains", raw) {
+		drain, err := j.drain()
+		if err != nil {
+			d.warn("drains: %v", err)
+			continue
+		}
+		drain.Remaining = max(drain.Remaining-d.elapsed, 0)
+		d.memory.Drains = append(d.memory.Drains, drain)
+	}
+}
+
+func (d *decoder) sysctls(raw json.RawMessage) {
+	d.memory.Sysctls = make(map[string]int)
+	for name, v := range object[int](d, "sysctls", raw) {
+		// The name becomes part of a path.
+		if !isSysctlName(name) {
+			d.warn("sysctls: bad name %q", name)
+			continue
+		}
+		d.memory.Sysctls[name] = v
+	}
+}
+
+func (d *decoder) vips(raw json.RawMessage) {
+	d.memory.VIPs = make(map[VIP]struct{})
+	for _, v := range list[vipJSON](d, "vips", raw) {
+		if v.Interface == "" || !v.Prefix.IsValid() {
+			d.warn("vips: no interface or no address in %+v", v)
+			continue
+		}
+		d.memory.VIPs[VIP(v)] = struct{}{}
+	}
+}
+
+func isSysctlName(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// drain returns a drain whose service and real server the engine would take.
+func (j drainJSON) drain() (Drain, error) {
+	k, err := ipvs.ParseServiceKey(j.Service.Key)
+	if err != nil {
+		return Drain{}, err
+	}
+	d := Drain{
+		Name:      j.Name,
+		Remaining: duration(j.RemainingMS),
+		Service: ipvs.Service{
+			ServiceKey: k, Scheduler: j.Service.Scheduler, Flags: j.Service.Flags,
+			Persistence: ipvs.Persistence{Timeout: duration(j.Service.TimeoutMS), Engine: j.Service.Engine},
+		},
+		Destination: ipvs.Destination{
+			Address: j.Destination.Address, Weight: j.Destination.Weight, Forward: j.Destination.Forward,
+			Tunnel: ipvs.TunnelOptions{Type: j.Destination.TunnelType, Port: j.Destination.TunnelPort,
+				Checksum: j.Destination.TunnelChecksum},
+			UpperThreshold: j.Destination.UpperThreshold, LowerThreshold: j.Destination.LowerThreshold,
+		},
+	}
+	if d.Service.Persistence.Netmask, err = decodeNetmask(k.Family, j.Service.Netmask); err != nil {
+		return Drain{}, err
+	}
+	if err := d.Service.Validate(); err != nil {
+		return Drain{}, fmt.Errorf("service %v: %w", k, err)
+	}
+	if err := d.Destination.Validate(k); err != nil {
+		return Drain{}, fmt.Errorf("real server %v of %v: %w", d.Destination.Address, k, err)
+	}
+	return d, nil
+}
+
+func decodeNetmask(f ipvs.Family, text string) (ipvs.Netmask, error) {
+	if text == "" {
+		return ipvs.Netmask{}, nil
+	}
+	if f == ipvs.IPv6 {
+		n, err := strconv.ParseUint(text, 10, 8)
+		if err != nil {
+			return ipvs.Netmask{}, fmt.Errorf("prefix length %q: %w", text, err)
+		}
+		return ipvs.NetmaskV6(uint8(n)), nil
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil || !a.Is4() {
+		return ipvs.Netmask{}, fmt.Errorf("netmask %q is not an IPv4 mask", text)
+	}
+	return ipvs.NetmaskV4(a), nil
+}

@@ -1,0 +1,59 @@
+package memory
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// Memory is what lbd knows. The zero value knows nothing.
+type Memory struct {
+	// NetNS is the network namespace that everything below is in, as in the
+	// configuration; empty for lbd's own.
+	NetNS string
+	// Owned are the services that lbd has called its own.
+	Owned map[ipvs.ServiceKey]struct{}
+	// Health is the last decision about each checked real server.
+	Health map[ipvs.DestinationKey]Health
+	// Order is the list order of the real servers of a service, the newest
+	// first, for engines that do not keep it themselves.
+	Order map[ipvs.ServiceKey][]netip.AddrPort
+	// Drains are the real servers that left the configuration and still have
+	// connections, in the order in which they left.
+	Drains []Drain
+	// Sysctls are the values of net.ipv4.vs.* before lbd changed them, by their
+	// last word.
+	Sysctls map[string]int
+	// VIPs are the addresses that lbd added.
+	VIPs map[VIP]struct{}
+}
+
+// Health is the state of a checked real server.
+type Health struct {
+	// Down is false for a server that is up.
+	Down bool
+	// For is how long it has been so: at Save until then, after Load with the
+	// time since Save.
+	For time.Duration
+}
+
+// Drain is a real server that drains.
+type Drain struct {
+	// Name is the service's in the configuration that the server left.
+	Name string
+	// Service is the service as it was then.
+	Service ipvs.Service
+	// Destination is the server with its weight of then.
+	Destination ipvs.Destination
+	// Remaining is the time until the drain ends whatever is connected, at least
+	// 0: at Save from then on, after Load without the time since Save.
+	Remaining time.Duration
+}
+
+// VIP is an address on an interface.
+type VIP struct {
+	Interface string
+	// Prefix is the address with its prefix length, such as 192.0.2.10/32.
+	Prefix netip.Prefix
+}

@@ -1,0 +1,601 @@
+package memory
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+var equal = cmp.Options{
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b ipvs.Netmask) bool { return a == b }),
+	cmp.Comparer(func(a, b ipvs.ServiceKey) bool { return a == b }),
+	cmpopts.EquateEmpty(),
+}
+
+// host is a host whose clock and boot a test sets.
+type host struct {
+	dir    string
+	boot   string
+	uptime time.Duration
+	log    bytes.Buffer
+}
+
+func newHost(t *testing.T) *host {
+	return &host{dir: filepath.Join(t.TempDir(), "lbd"), boot: "boot-1", uptime: time.Hour}
+}
+
+func (h *host) open(t *testing.T) *Store {
+	t.Helper()
+	h.log.Reset()
+	s, err := open(h.dir, slog.New(slog.NewTextHandler(&h.log, nil)), h.boot,
+		func() (time.Duration, error) { return h.uptime, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// reload opens the store as the next lbd would, and loads.
+func (h *host) reload(t *testing.T) Memory {
+	t.Helper()
+	s := h.open(t)
+	m, err := s.Load()
+	if err != nil {
+		t.Fatalf("Load: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (h *host) save(t *testing.T, m Memory) {
+	t.Helper()
+	s := h.open(t)
+	defer s.Close()
+	if err := s.Save(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) file(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *host) write(t *testing.T, content []byte) {
+	t.Helper()
+	h.open(t).Close()
+	if err := os.WriteFile(h.file(stateName), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tcp(address string) ipvs.ServiceKey {
+	return ipvs.AddrService(ipvs.TCP, netip.MustParseAddrPort(address))
+}
+
+func dest(k ipvs.ServiceKey, address string) ipvs.DestinationKey {
+	return ipvs.DestinationKey{Service: k, Address: netip.MustParseAddrPort(address)}
+}
+
+// full is a memory with something in every field.
+func full() Memory {
+	web, web6, mark := tcp("192.0.2.10:80"), tcp("[2001:db8::10]:80"), ipvs.MarkService(ipvs.IPv6, 7)
+	return Memory{
+		NetNS: "blue",
+		Owned: map[ipvs.ServiceKey]struct{}{web: {}, web6: {}, mark: {}},
+		Health: map[ipvs.DestinationKey]Health{
+			dest(web, "10.0.0.1:80"):         {Down: true, For: time.Minute},
+			dest(web, "10.0.0.2:80"):         {For: 3 * time.Second},
+			dest(web6, "[2001:db8:1::1]:80"): {Down: true},
+			dest(mark, "[2001:db8:1::1]:0"):  {},
+		},
+		Order: map[ipvs.ServiceKey][]netip.AddrPort{
+			web: {netip.MustParseAddrPort("10.0.0.2:80"), netip.MustParseAddrPort("10.0.0.1:80")},
+		},
+		Drains: []Drain{{
+			Name:        "web",
+			Service:     ipvs.Service{ServiceKey: web, Scheduler: "wlc"},
+			Destination: ipvs.Destination{Address: netip.MustParseAddrPort("10.0.0.3:8080"), Weight: 3},
+			Remaining:   5 * time.Minute,
+		}, {
+			Name: "mark",
+			Service: ipvs.Service{ServiceKey: mark, Scheduler: "sh",
+				Flags:       ipvs.FlagPersistent | ipvs.FlagSHPort,
+				Persistence: ipvs.Persistence{Timeout: time.Minute, Netmask: ipvs.NetmaskV6(64), Engine: "sip"}},
+			Destination: ipvs.Destination{Address: netip.MustParseAddrPort("10.0.0.3:0"), Weight: 65535,
+				Forward: ipvs.Tunnel, Tunnel: ipvs.TunnelOptions{Type: ipvs.TunnelGUE, Port: 6080, Checksum: ipvs.ChecksumRemote},
+				UpperThreshold: 100, LowerThreshold: 50},
+			Remaining: time.Hour,
+		}, {
+			Name: "mask",
+			Service: ipvs.Service{ServiceKey: web, Scheduler: "rr", Flags: ipvs.FlagPersistent,
+				Persistence: ipvs.Persistence{Timeout: time.Minute, Netmask: ipvs.NetmaskV4(netip.MustParseAddr("0.0.0.0"))}},
+			Destination: ipvs.Destination{Address: netip.MustParseAddrPort("10.0.0.4:80"), Forward: ipvs.Route},
+			Remaining:   time.Second,
+		}},
+		Sysctls: map[string]int{"expire_nodest_conn": 0, "conn_reuse_mode": 1},
+		VIPs: map[VIP]struct{}{
+			{"lo", netip.MustParsePrefix("192.0.2.10/32")}:        {},
+			{"dummy0", netip.MustParsePrefix("2001:db8::10/128")}: {},
+		},
+	}
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	for name, want := range map[string]Memory{"nothing": {}, "everything": full()} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.save(t, want)
+			if diff := cmp.Diff(want, h.reload(t), equal); diff != "" {
+				t.Errorf("memory (-want +got):\n%s", diff)
+			}
+			if h.log.Len() > 0 {
+				t.Errorf("warnings: %s", &h.log)
+			}
+		})
+	}
+}
+
+func TestLoadWithoutFile(t *testing.T) {
+	h := newHost(t)
+	if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
+		t.Errorf("memory (-want +got):\n%s", diff)
+	}
+}
+
+// A23: ages follow the boot's own clock.
+func TestLoadAges(t *testing.T) {
+	h, web := newHost(t), tcp("192.0.2.10:80")
+	m := full()
+	h.save(t, m)
+	h.uptime += 2 * time.Minute
+	got := h.reload(t)
+	want := map[ipvs.DestinationKey]Health{
+		dest(web, "10.0.0.1:80"):                                  {Down: true, For: 3 * time.Minute},
+		dest(web, "10.0.0.2:80"):                                  {For: 2*time.Minute + 3*time.Second},
+		dest(tcp("[2001:db8::10]:80"), "[2001:db8:1::1]:80"):      {Down: true, For: 2 * time.Minute},
+		dest(ipvs.MarkService(ipvs.IPv6, 7), "[2001:db8:1::1]:0"): {For: 2 * time.Minute},
+	}
+	if diff := cmp.Diff(want, got.Health, equal); diff != "" {
+		t.Errorf("health after 2 minutes (-want +got):\n%s", diff)
+	}
+	var remaining []time.Duration
+	for _, d := range got.Drains {
+		remaining = append(remaining, d.Remaining)
+	}
+	if diff := cmp.Diff([]time.Duration{3 * time.Minute, 58 * time.Minute, 0}, remaining); diff != "" {
+		t.Errorf("remaining after 2 minutes (-want +got):\n%s", diff)
+	}
+	// A clock that seems to go backwards ages nothing.
+	h.uptime -= time.Hour
+	if got := h.reload(t).Health[dest(web, "10.0.0.1:80")].For; got != time.Minute {
+		t.Errorf("age with an earlier clock: want 1m, got %v", got)
+	}
+}
+
+// A22
+func TestLoadIgnoresOtherBoot(t *testing.T) {
+	h := newHost(t)
+	h.save(t, full())
+	h.boot = "boot-2"
+	if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
+		t.Errorf("memory of another boot (-want +got):\n%s", diff)
+	}
+}
+
+// edited returns the file of full() with one field replaced.
+func edited(t *testing.T, h *host, field, value string) []byte {
+	t.Helper()
+	h.save(t, full())
+	b, err := os.ReadFile(h.file(stateName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := make(map[string]json.RawMessage)
+	if err := json.Unmarshal(b, &fields); err != nil {
+		t.Fatal(err)
+	}
+	if value == "" {
+		delete(fields, field)
+	} else {
+		fields[field] = json.RawMessage(value)
+	}
+	if b, err = json.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// What is broken is lost alone.
+func TestLoadTolerates(t *testing.T) {
+	web := tcp("192.0.2.10:80")
+	drains := full().Drains
+	drainText := func(t *testing.T, edit func(*drainJSON)) string {
+		bad := encodeDrain(drains[1])
+		edit(&bad)
+		b, err := json.Marshal([]drainJSON{encodeDrain(drains[0]), bad})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	onlyFirst := func(m *Memory) { m.Drains = drains[:1] }
+	none := func(*Memory) {}
+	for _, tt := range []struct {
+		name, field, value string
+		// want changes full() to what must be left.
+		want func(*Memory)
+		warn bool
+	}{
+		{"no version", "version", "", none, true},
+		{"version of another type", "version", `"1"`, none, true},
+		{"newer version", "version", "2", none, true},
+		{"no time", "saved_ms", "", none, true},
+		{"time of another type", "saved_ms", "[]", none, true},
+		{"time in the future", "saved_ms", "9223372036854775807", none, false},
+		{"unknown field", "shoe_size", "44", none, false},
+		{"netns of another type", "netns", "7", func(m *Memory) { m.NetNS = "" }, true},
+		{"no owned services", "owned", "", func(m *Memory) { m.Owned = nil }, false},
+		{"null", "owned", "null", func(m *Memory) { m.Owned = nil }, false},
+		{"owned of another type", "owned", "{}", func(m *Memory) { m.Owned = nil }, true},
+		{"one bad owned service", "owned", `["TCP 192.0.2.10:80", "tcp 1.2.3.4:5", 7]`,
+			func(m *Memory) { m.Owned = map[ipvs.ServiceKey]struct{}{web: {}} }, true},
+		{"health of another type", "health", "[]", func(m *Memory) { m.Health = nil }, true},
+		{"some bad health", "health",
+			`{"TCP 192.0.2.10:80": {"10.0.0.1:80": {"down": true, "for_ms": 60000}, "10.0.0.2:80": {"down": "yes"}, "nowhere": {}},
+			  "bad": {"10.0.0.1:80": {}}, "UDP 192.0.2.10:80": 7}`,
+			func(m *Memory) {
+				m.Health = map[ipvs.DestinationKey]Health{dest(web, "10.0.0.1:80"): {Down: true, For: time.Minute}}
+			}, true},
+		{"negative age", "health", `{"TCP 192.0.2.10:80": {"10.0.0.1:80": {"down": true, "for_ms": -5, "more": 1}}}`,
+			func(m *Memory) { m.Health = map[ipvs.DestinationKey]Health{dest(web, "10.0.0.1:80"): {Down: true}} }, false},
+		{"some bad order", "order", `{"TCP 192.0.2.10:80": ["10.0.0.2:80", 7, "", "10.0.0.1:80"], "x": [], "FWM 7": {}}`,
+			func(m *Memory) { m.Order[ipvs.MarkService(ipvs.IPv4, 7)] = nil }, true},
+		{"drains of another type", "drains", `"none"`, func(m *Memory) { m.Drains = nil }, true},
+		{"drain of no service", "drains", drainText(t, func(d *drainJSON) { d.Service.Key = "" }), onlyFirst, true},
+		{"drain that no engine takes", "drains", drainText(t, func(d *drainJSON) { d.Destination.UpperThreshold = 1 }), onlyFirst, true},
+		{"drain without scheduler", "drains", drainText(t, func(d *drainJSON) { d.Service.Scheduler = "" }), onlyFirst, true},
+		{"drain with a bad prefix", "drains", drainText(t, func(d *drainJSON) { d.Service.Netmask = "x" }), onlyFirst, true},
+		{"sysctls of another type", "sysctls", "7", func(m *Memory) { m.Sysctls = nil }, true},
+		{"sysctl with a path", "sysctls", `{"../../kernel/panic": 1, "": 2, "a.b": 3, "expire_nodest_conn": 0, "x": "y"}`,
+			func(m *Memory) { m.Sysctls = map[string]int{"expire_nodest_conn": 0} }, true},
+		{"some bad addresses", "vips", `[{"interface": "lo", "prefix": "192.0.2.10/32"}, {"interface": "lo"}, {"prefix": "192.0.2.10/32"}, {"interface": "lo", "prefix": "192.0.2.10/99"}, null]`,
+			func(m *Memory) {
+				m.VIPs = map[VIP]struct{}{{"lo", netip.MustParsePrefix("192.0.2.10/32")}: {}}
+			}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHost(t)
+			h.write(t, edited(t, h, tt.field, tt.value))
+			want := full()
+			tt.want(&want)
+			if diff := cmp.Diff(want, h.reload(t), equal); diff != "" {
+				t.Errorf("memory (-want +got):\n%s", diff)
+			}
+			if got := h.log.Len() > 0; got != tt.warn {
+				t.Errorf("warned: want %v, got %v: %s", tt.warn, got, &h.log)
+			}
+			if _, err := os.Stat(h.file(corruptName)); err == nil {
+				t.Error("the file was moved aside")
+			}
+		})
+	}
+}
+
+func TestLoadBoundsWarnings(t *testing.T) {
+	h := newHost(t)
+	h.write(t, edited(t, h, "owned", "["+strings.Repeat("7,", 10_000)+"7]"))
+	h.reload(t)
+	if n := strings.Count(h.log.String(), "level=WARN"); n != maxWarnings {
+		t.Errorf("%d warnings; want %d", n, maxWarnings)
+	}
+}
+
+// A newer lbd's fields survive an older one.
+func TestSaveKeepsUnknownFields(t *testing.T) {
+	h := newHost(t)
+	h.write(t, edited(t, h, "routes", `["10.0.0.0/8"]`))
+	s := h.open(t)
+	if _, err := s.Load(); err != nil {
+		t.Fatal(err)
+	}
+	want := full()
+	want.NetNS = "green"
+	if err := s.Save(want); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if diff := cmp.Diff(want, h.reload(t), equal); diff != "" {
+		t.Errorf("memory (-want +got):\n%s", diff)
+	}
+	b, err := os.ReadFile(h.file(stateName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields struct{ Routes []string }
+	if err := json.Unmarshal(b, &fields); err != nil || !cmp.Equal([]string{"10.0.0.0/8"}, fields.Routes) {
+		t.Errorf("unknown field: want kept, got %v, %v", fields.Routes, err)
+	}
+}
+
+func TestLoadMovesGarbageAside(t *testing.T) {
+	for name, content := range map[string]string{
+		"empty":        "",
+		"no JSON":      "\x00\xff",
+		"no object":    "[]",
+		"null":         "null",
+		"no boot ID":   `{"version": 1, "owned": []}`,
+		"two objects":  `{"boot_id": "boot-1"}{"boot_id": "boot-1"}`,
+		"deep nesting": strings.Repeat("[", 100_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.write(t, []byte(content))
+			if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
+				t.Errorf("memory (-want +got):\n%s", diff)
+			}
+			if b, err := os.ReadFile(h.file(corruptName)); err != nil || string(b) != content {
+				t.Errorf("file moved aside: %q, %v", b, err)
+			}
+			if !strings.Contains(h.log.String(), "moved aside") {
+				t.Errorf("no warning: %s", &h.log)
+			}
+			h.save(t, full())
+			if diff := cmp.Diff(full(), h.reload(t), equal); diff != "" {
+				t.Errorf("memory saved after that (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A kill at any byte of a save leaves the old memory; a file cut at any byte by
+// something else is never taken for a smaller memory.
+func TestKilledSave(t *testing.T) {
+	h := newHost(t)
+	h.save(t, full())
+	content, err := os.ReadFile(h.file(stateName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(content) {
+		if _, _, err := readFields(content[:n]); err == nil {
+			t.Fatalf("a file cut at byte %d was taken for a whole one", n)
+		}
+	}
+	for n := 0; n < len(content); n += 101 {
+		if err := os.WriteFile(h.file(".state.json123"), content[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(full(), h.reload(t), equal); diff != "" {
+			t.Fatalf("memory after a save killed at byte %d (-want +got):\n%s", n, diff)
+		}
+		if _, err := os.Stat(h.file(".state.json123")); err == nil {
+			t.Fatal("the leftover stays")
+		}
+	}
+	for n := 0; n < len(content); n += 101 {
+		h.write(t, content[:n])
+		if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
+			t.Fatalf("memory of a file cut at byte %d (-want +got):\n%s", n, diff)
+		}
+	}
+}
+
+// H1: modes, owners and links.
+func TestFilesAreSafe(t *testing.T) {
+	h := newHost(t)
+	h.save(t, full())
+	for name, want := range map[string]os.FileMode{".": 0o755, stateName: 0o600, lockName: 0o600} {
+		info, err := os.Stat(h.file(name))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: want mode %v, got %v, %v", name, want, info.Mode().Perm(), err)
+		}
+	}
+	t.Run("file that others may write to", func(t *testing.T) {
+		if err := os.Chmod(h.file(stateName), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
+			t.Errorf("memory (-want +got):\n%s", diff)
+		}
+		h.save(t, full())
+	})
+	t.Run("mode is not inherited", func(t *testing.T) {
+		if err := os.Chmod(h.file(stateName), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		h.save(t, full())
+		if info, err := os.Stat(h.file(stateName)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode after a save: want 0600, got %v, %v", info.Mode().Perm(), err)
+		}
+	})
+	t.Run("link", func(t *testing.T) {
+		for _, target := range []string{filepath.Join(t.TempDir(), "target"), h.file("target")} {
+			content, err := os.ReadFile(h.file(stateName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(target, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(h.file(stateName)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(target, h.file(stateName)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
+				t.Errorf("memory read through a link (-want +got):\n%s", diff)
+			}
+			if err := os.Symlink(target, h.file(stateName)); err != nil {
+				t.Fatal(err)
+			}
+			h.save(t, full())
+			if b, err := os.ReadFile(target); err != nil || !bytes.Equal(content, b) {
+				t.Errorf("save wrote through the link")
+			}
+		}
+	})
+	t.Run("directory", func(t *testing.T) {
+		h := newHost(t)
+		h.open(t).Close()
+		if err := os.Mkdir(h.file(stateName), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
+			t.Errorf("memory (-want +got):\n%s", diff)
+		}
+	})
+	for _, mode := range []os.FileMode{0o775, 0o757, 0o777} {
+		if err := os.Chmod(h.dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := Open(h.dir, nil); err == nil {
+			s.Close()
+			t.Errorf("Open took a directory of mode %v", mode)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Chmod(h.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(h.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(link, nil); err == nil {
+		s.Close()
+		t.Error("Open took a link")
+	}
+}
+
+func TestSaveReportsLostDirectory(t *testing.T) {
+	h := newHost(t)
+	s := h.open(t)
+	if err := os.RemoveAll(h.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(full()); err == nil {
+		t.Error("Save into a directory that was removed succeeded")
+	}
+}
+
+func TestClear(t *testing.T) {
+	h := newHost(t)
+	h.save(t, full())
+	s := h.open(t)
+	for range 2 {
+		if err := s.Clear(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
+		t.Errorf("memory after Clear (-want +got):\n%s", diff)
+	}
+}
+
+func TestLock(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "lbd")
+	s, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(dir, nil)
+	var locked *LockedError
+	if !errors.As(err, &locked) || locked.PID != os.Getpid() || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Errorf("second Open: want a LockedError of process %d, got %v", os.Getpid(), err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, lockName), []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = Open(dir, nil); !errors.As(err, &locked) || locked.PID != 0 {
+		t.Errorf("second Open with nonsense in the lock file: want a LockedError of no process, got %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(dir, nil)
+	if err != nil {
+		t.Fatalf("Open after Close: %v", err)
+	}
+	defer again.Close()
+	// The real clock and boot ID.
+	if err := again.Save(full()); err != nil {
+		t.Fatal(err)
+	}
+	m, err := again.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(full().Owned, m.Owned, equal); diff != "" {
+		t.Errorf("owned (-want +got):\n%s", diff)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	b, err := encode(full(), header{BootID: "boot-1"}, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"boot_id": "boot-1"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fields, _, err := readFields(b)
+		if err != nil {
+			return
+		}
+		var d decoder
+		unknown := d.decode(fields, time.Hour)
+		// What was understood is written and understood again.
+		b, err = encode(d.memory, header{BootID: "boot-1", SavedMS: time.Hour.Milliseconds()}, unknown)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields, _, err = readFields(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again decoder
+		again.decode(fields, time.Hour)
+		if diff := cmp.Diff(d.memory, again.memory, equal); diff != "" || len(again.warnings) > 0 {
+			t.Errorf("memory (-want +got):\n%s\nwarnings %v", diff, again.warnings)
+		}
+	})
+}
+
+func BenchmarkSave(b *testing.B) {
+	m := Memory{Owned: make(map[ipvs.ServiceKey]struct{}), Health: make(map[ipvs.DestinationKey]Health)}
+	for i := range 1000 {
+		k := tcp(fmt.Sprintf("192.0.%d.%d:80", i/250, i%250+1))
+		m.Owned[k] = struct{}{}
+		for j := range 20 {
+			m.Health[dest(k, fmt.Sprintf("10.%d.%d.%d:80", i/250, i%250, j+1))] = Health{}
+		}
+	}
+	s, err := Open(filepath.Join(b.TempDir(), "lbd"), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Save(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
