@@ -10,3 +10,5 @@
 // default. The parser reads it, and so do the generators of reference.yaml, of
 // schema.json and of the manual page lbd.yaml(5).
 package config
+
+//go:generate go test -run ^TestGenerated$ -update .

@@ -48,7 +48,7 @@ func goodFiles(t testing.TB) []string {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no good files: %v", err)
 	}
-	return append(paths, "minimal.yaml")
+	return append(paths, "reference.yaml", "minimal.yaml")
 }
 
 func TestParseGood(t *testing.T) {

@@ -1,0 +1,142 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// jsonSchema is schema.json.
+func jsonSchema(t *testing.T) string {
+	t.Helper()
+	defs := map[string]any{}
+	root := schemaObject(topObject, defs)
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "lbd.yaml, the configuration of lbd"
+	root["$defs"] = defs
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(root); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// schemaObject describes an object's keys in place.
+func schemaObject(o *object, defs map[string]any) map[string]any {
+	properties := map[string]any{}
+	var required []string
+	for i := range o.keys {
+		k := &o.keys[i]
+		if k.unsupported {
+			continue
+		}
+		properties[k.name] = schemaKey(k, defs)
+		if k.required {
+			required = append(required, k.name)
+		}
+	}
+	s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	if required != nil {
+		s["required"] = required
+	}
+	if o == serviceObject {
+		s["oneOf"] = []any{
+			map[string]any{"required": []string{"address"}},
+			map[string]any{"required": []string{"fwmark"}},
+		}
+	}
+	return s
+}
+
+// ref describes an object once and refers to it.
+func ref(o *object, defs map[string]any) map[string]any {
+	name := strings.ReplaceAll(strings.TrimPrefix(o.what, "a "), " ", "_")
+	if _, ok := defs[name]; !ok {
+		defs[name] = nil // it may contain itself
+		defs[name] = schemaObject(o, defs)
+	}
+	return map[string]any{"$ref": "#/$defs/" + name}
+}
+
+const namePattern = `^[A-Za-z0-9._:@+\[\]][A-Za-z0-9._:@+\[\]-]{0,127}$`
+
+func schemaKey(k *key, defs map[string]any) map[string]any {
+	s := schemaType(k, defs)
+	if k.null && k.kind != kindCheck {
+		s = map[string]any{"anyOf": []any{s, map[string]any{"type": "null"}}}
+	}
+	if k.doc != "" {
+		s["description"] = k.doc
+	}
+	if d, ok := schemaDefault(k); ok {
+		s["default"] = d
+	}
+	return s
+}
+
+func schemaType(k *key, defs map[string]any) map[string]any {
+	switch k.kind {
+	case kindInt:
+		return map[string]any{"type": "integer", "minimum": k.min, "maximum": k.max}
+	case kindBool:
+		return map[string]any{"type": "boolean"}
+	case kindDuration:
+		return map[string]any{"type": "string", "pattern": `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`}
+	case kindObject:
+		return ref(k.object, defs)
+	case kindMap:
+		return map[string]any{
+			"type":                 "object",
+			"propertyNames":        map[string]any{"pattern": namePattern},
+			"additionalProperties": ref(k.object, defs),
+		}
+	case kindInts:
+		return ref(k.object, defs)
+	case kindList:
+		return map[string]any{"type": "array", "items": ref(k.object, defs)}
+	case kindWords:
+		return map[string]any{"type": "array", "items": map[string]any{"enum": k.enum}, "uniqueItems": true}
+	case kindMask:
+		return map[string]any{"anyOf": []any{
+			map[string]any{"type": "string"},
+			map[string]any{"type": "integer", "minimum": 1, "maximum": 128},
+		}}
+	case kindCheck:
+		one := []any{map[string]any{"type": "string"}, ref(k.object, defs)}
+		return map[string]any{"anyOf": append(one, map[string]any{
+			"type": "array", "items": map[string]any{"anyOf": one},
+		}, map[string]any{"type": "null"})}
+	}
+	s := map[string]any{"type": "string"}
+	switch {
+	case len(k.enum) > 0:
+		s["enum"] = k.enum
+	case k.name == "name":
+		s["pattern"] = namePattern
+	}
+	return s
+}
+
+// schemaDefault returns the default as JSON has it.
+func schemaDefault(k *key) (any, bool) {
+	switch {
+	case k.def == "":
+		return nil, false
+	case k.def == `""`:
+		return "", true
+	case k.kind == kindBool:
+		return k.def == "true", true
+	case k.kind == kindInt:
+		i, err := strconv.Atoi(k.def)
+		if err != nil {
+			panic(fmt.Sprintf("default of %s: %v", k.name, err))
+		}
+		return i, true
+	}
+	return k.def, true
+}
