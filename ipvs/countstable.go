@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -45,7 +46,7 @@ func (t *countsTable) parse(text []byte) error {
 	for n := 1; len(text) > 0; n++ {
 		line, rest, whole := bytes.Cut(text, []byte{'\n'})
 		text = rest
-		err := errors.New("line is cut short")
+		err := errCut
 		if whole {
 			err = t.line(n, line)
 		}
@@ -58,7 +59,10 @@ func (t *countsTable) parse(text []byte) error {
 	return nil
 }
 
-var errHeading = errors.New("unknown heading")
+var (
+	errCut     = errors.New("line is cut short")
+	errHeading = errors.New("unknown heading")
+)
 
 func (t *countsTable) line(n int, line []byte) error {
 	switch {
@@ -91,7 +95,7 @@ func (t *countsTable) service(line []byte) error {
 	}
 	s := countsService{from: len(t.counts), to: -1}
 	if string(proto) == "FWM" {
-		mark, ok := hex(where, 8)
+		mark, ok := parseHex(where, 8)
 		if !ok || mark == 0 {
 			return errors.New("no firewall mark")
 		}
@@ -159,19 +163,20 @@ func (t *countsTable) server(line []byte) error {
 	default:
 		return errors.New("unknown forwarding method")
 	}
-	d := DestinationCounts{DestinationKey: DestinationKey{Service: s.key, Address: ap}}
-	for _, to := range []*uint32{&d.Weight, &d.Conns.Active, &d.Conns.Inactive} {
-		var number []byte
-		number, rest = field(rest)
-		var ok bool
-		if *to, ok = decimal(number); !ok {
-			return errors.New("not a 32-bit number")
-		}
+	weight, rest, ok1 := decimal(rest)
+	active, rest, ok2 := decimal(rest)
+	inactive, rest, ok3 := decimal(rest)
+	if !ok1 || !ok2 || !ok3 {
+		return errors.New("not a 32-bit number")
 	}
 	if extra, _ := field(rest); len(extra) != 0 {
 		return errors.New("unknown column")
 	}
-	t.counts = append(t.counts, d)
+	t.counts = append(t.counts, DestinationCounts{
+		DestinationKey: DestinationKey{Service: s.key, Address: ap},
+		Weight:         weight,
+		Conns:          Conns{Active: active, Inactive: inactive},
+	})
 	return nil
 }
 
@@ -287,13 +292,13 @@ func parseHexAddrPort(b []byte) (netip.AddrPort, error) {
 	switch {
 	case len(b) == v4+5 && b[v4] == ':':
 		a, ok := hexAddr(b[:v4])
-		port, ok2 := hex(b[v4+1:], 4)
+		port, ok2 := parseHex(b[v4+1:], 4)
 		if ok && ok2 {
 			return netip.AddrPortFrom(a, uint16(port)), nil
 		}
 	case len(b) == v6+7 && b[0] == '[' && b[v6+1] == ']' && b[v6+2] == ':':
 		a, ok := hexAddr(b[1 : v6+1])
-		port, ok2 := hex(b[v6+3:], 4)
+		port, ok2 := parseHex(b[v6+3:], 4)
 		if ok && ok2 {
 			return netip.AddrPortFrom(a, uint16(port)), nil
 		}
@@ -306,13 +311,13 @@ func parseHexAddrPort(b []byte) (netip.AddrPort, error) {
 func hexAddr(b []byte) (netip.Addr, bool) {
 	switch len(b) {
 	case 8:
-		n, ok := hex(b, 8)
+		n, ok := parseHex(b, 8)
 		return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}), ok
 	case 39:
 		var a [16]byte
 		for i := range 8 {
 			g := b[i*5:]
-			n, ok := hex(g[:4], 4)
+			n, ok := parseHex(g[:4], 4)
 			if !ok || i < 7 && g[4] != ':' {
 				return netip.Addr{}, false
 			}
@@ -323,8 +328,8 @@ func hexAddr(b []byte) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// hex parses exactly digits hexadecimal digits.
-func hex(b []byte, digits int) (n uint64, ok bool) {
+// parseHex parses exactly digits hexadecimal digits.
+func parseHex(b []byte, digits int) (n uint64, ok bool) {
 	if len(b) != digits {
 		return 0, false
 	}
@@ -344,17 +349,18 @@ func hex(b []byte, digits int) (n uint64, ok bool) {
 	return n, true
 }
 
-// decimal parses a number of 32 bits.
-func decimal(b []byte) (uint32, bool) {
-	var n uint64
+// decimal cuts the next field, a number of 32 bits, off a line.
+func decimal(b []byte) (n uint32, rest []byte, ok bool) {
+	b, rest = field(b)
 	if len(b) == 0 || len(b) > 10 {
-		return 0, false
+		return 0, rest, false
 	}
+	var v uint64
 	for _, c := range b {
 		if c < '0' || c > '9' {
-			return 0, false
+			return 0, rest, false
 		}
-		n = n*10 + uint64(c-'0')
+		v = v*10 + uint64(c-'0')
 	}
-	return uint32(n), n <= 1<<32-1
+	return uint32(v), rest, v <= math.MaxUint32
 }

@@ -260,16 +260,19 @@ func decodeServiceNest(b []byte, n names) (s ServiceStatus, err error) {
 // decodeDest decodes the first-level attributes of a real server's message into
 // d. service is the family where the kernel, before Linux 3.18, sends none.
 func decodeDest(payload []byte, service Family, d *DestinationStatus) error {
+	*d = DestinationStatus{}
 	nest, err := nested(payload, attrDest)
-	if err != nil {
-		return fmt.Errorf("real server: %w", err)
+	if err == nil {
+		err = decodeDestNest(nest, service, d)
 	}
-	if err := decodeDestNest(nest, service, d); err != nil {
+	if err != nil {
+		*d = DestinationStatus{}
 		return fmt.Errorf("real server: %w", err)
 	}
 	return nil
 }
 
+// decodeDestNest sets the fields of d that there are attributes for.
 func decodeDestNest(b []byte, family Family, d *DestinationStatus) (err error) {
 	var (
 		seen    uint32
@@ -278,7 +281,6 @@ func decodeDestNest(b []byte, family Family, d *DestinationStatus) (err error) {
 		stats   []byte
 		stats64 []byte
 	)
-	*d = DestinationStatus{}
 	a := attrs{b: b}
 	for a.next() {
 		if a.typ < 32 {
@@ -321,17 +323,14 @@ func decodeDestNest(b []byte, family Family, d *DestinationStatus) (err error) {
 		a.err = missing(seen, destAddr, destPort, destFwdMethod, destWeight, destUThresh, destLThresh)
 	}
 	if a.err != nil {
-		*d = DestinationStatus{}
 		return a.err
 	}
 	ip, err := address("real server address", family, addr)
-	if err == nil {
-		d.Address = netip.AddrPortFrom(ip, port)
-		d.Stats, err = decodeStats(stats, stats64)
-	}
 	if err != nil {
-		*d = DestinationStatus{}
+		return err
 	}
+	d.Address = netip.AddrPortFrom(ip, port)
+	d.Stats, err = decodeStats(stats, stats64)
 	return err
 }
 
