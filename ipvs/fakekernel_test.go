@@ -239,3 +239,5 @@ func appendStats(b []byte, typ uint16, s Stats, wide bool) []byte {
 	endNested(b, start)
 	return b
 }
+
+func setErrno(b []byte, n int32) { binary.NativeEndian.PutUint32(b, uint32(n)) }
