@@ -2,6 +2,8 @@ module github.com/lbd-project/lbd
 
 go 1.26.0
 
+require go.yaml.in/yaml/v4 v4.0.0
+
 require (
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
@@ -18,10 +20,10 @@ require (
 	github.com/ulikunitz/xz v0.5.15 // indirect
 	github.com/vishvananda/netlink v1.3.1 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
-	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/net v0.53.0 // indirect
 	golang.org/x/sync v0.20.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.36.0 // indirect
+	golang.org/x/tools v0.43.0 // indirect
 	pgregory.net/rapid v1.3.0 // indirect
 )
