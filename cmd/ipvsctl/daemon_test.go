@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/lbd-project/lbd/internal/api"
+)
+
+// serve runs an API server and returns a function that ends it.
+func serve(l net.Listener, b api.Backend) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		api.NewServer(b, api.Options{}).Run(ctx, l)
+	}()
+	return sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+}
+
+// scriptBackend answers from JSON files; an answer with a field "fail" is an
+// error. What it was sent is in the file "received".
+type scriptBackend struct{ dir string }
+
+func answer[T any](b scriptBackend, name string) (v T, err error) {
+	data, err := os.ReadFile(filepath.Join(b.dir, name+".json"))
+	if err != nil {
+		return v, err
+	}
+	var failure struct{ Fail string }
+	if json.Unmarshal(data, &failure); failure.Fail != "" {
+		return v, errors.New(failure.Fail)
+	}
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.DisallowUnknownFields()
+	return v, d.Decode(&v)
+}
+
+func (b scriptBackend) Status(context.Context) (api.Status, error) {
+	return answer[api.Status](b, "status")
+}
+
+func (b scriptBackend) Services(context.Context) ([]api.Service, error) {
+	return answer[[]api.Service](b, "services")
+}
+
+func (b scriptBackend) Check(_ context.Context, f api.File) (api.CheckReport, error) {
+	b.receive(f)
+	return answer[api.CheckReport](b, "check")
+}
+
+func (b scriptBackend) Diff(_ context.Context, f api.File) (api.Plan, error) {
+	b.receive(f)
+	return answer[api.Plan](b, "diff")
+}
+
+func (b scriptBackend) Reload(context.Context) (api.ReloadResult, error) {
+	return answer[api.ReloadResult](b, "reload")
+}
+
+func (b scriptBackend) Reconcile(context.Context) (api.ReconcileResult, error) {
+	return answer[api.ReconcileResult](b, "reconcile")
+}
+
+func (b scriptBackend) receive(f api.File) {
+	os.WriteFile(filepath.Join(b.dir, "received"), []byte(f.Name+"\n"+f.Content), 0o644)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// kernelTable is what --direct needs of an ipvs.Client.
+type kernelTable interface {
+	Table(ctx context.Context) ([]ipvs.TableEntry, error)
+	Close() error
+}
+
+func openKernel() (kernelTable, error) {
+	c, err := ipvs.Open()
+	if err != nil {
+		return nil, err // not a nil *ipvs.Client in an interface
+	}
+	return c, nil
+}
+
+// direct reads the kernel's table past lbd. It writes nothing.
+func (a *app) direct(ctx context.Context) ([]api.Service, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	table, err := a.openKernel()
+	if err != nil {
+		return nil, fmt.Errorf("look at the kernel: %w", err)
+	}
+	defer table.Close()
+	entries, err := table.Table(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look at the kernel: %w", err)
+	}
+	slices.SortFunc(entries, func(a, b ipvs.TableEntry) int { return a.ServiceKey.Compare(b.ServiceKey) })
+	services := make([]api.Service, len(entries))
+	for i, e := range entries {
+		services[i] = api.TableService(e)
+	}
+	return services, nil
+}
+
+// listDirect lists the kernel's table, or the service of it with this key or
+// address.
+func (a *app) listDirect(ctx context.Context, names []string) error {
+	services, err := a.direct(ctx)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		services = slices.DeleteFunc(services, func(s api.Service) bool {
+			return s.Key != names[0] && cmp.Or(s.Address, s.Key) != names[0]
+		})
+		if len(services) == 0 {
+			return fmt.Errorf("virtual service %q: %w in the kernel", names[0], api.ErrNotFound)
+		}
+	}
+	if !a.text() {
+		return a.printValue(services)
+	}
+	a.printServices(services, true)
+	return nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/lbd-project/lbd/internal/api"
+)
+
+func (a *app) listCommand() *cobra.Command {
+	var direct bool
+	cmd := &cobra.Command{
+		Use:     "list [SERVICE]",
+		Aliases: []string{"ls"},
+		Short:   "List virtual services and real servers",
+		Long: `List virtual services with their real servers, or one of them.
+
+WEIGHT is the weight in the table and the configured one; a dash means that the
+table does not hold the real server. SERVICE is a name, or the protocol and
+address as listed. -o wide adds limits, rates and the reason of the weight.
+
+--direct reads the kernel of this network namespace and needs no lbd. It knows
+neither names nor configured weights nor health, and shows the real servers in
+the kernel's order.`,
+		Example:           `  ipvsctl list "TCP 192.0.2.10:80"`,
+		Args:              args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: a.completeService,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if direct {
+				return a.listDirect(cmd.Context(), args)
+			}
+			var services []api.Service
+			var err error
+			if len(args) == 0 {
+				services, err = a.client().Services(cmd.Context())
+			} else {
+				services = make([]api.Service, 1)
+				services[0], err = a.client().Service(cmd.Context(), args[0])
+			}
+			if err != nil {
+				return err
+			}
+			if a.text() {
+				a.printServices(services, false)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&direct, "direct", false, "look at the kernel, without lbd")
+	return cmd
+}
+
+// completeService completes the name of a virtual service.
+func (a *app) completeService(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(args) == 0 {
+		a.output = formatTable // nothing but names may be printed
+		services, err := a.client().Services(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		for _, s := range services {
+			if s.Name != "" {
+				names = append(names, s.Name+"\t"+s.Key)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lbd-project/lbd/internal/api"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show the state of lbd",
+		Long: `Show the state of lbd: engine, configuration, how well the table follows it,
+services and real servers by state, and warnings.
+
+The exit status is 1 if the last pass over the table failed.`,
+		Example:           "  ipvsctl status -o json | jq .real_servers.down",
+		Args:              args(cobra.NoArgs),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.client().Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.text() {
+				a.printStatus(s)
+			}
+			if s.Sync.LastError != "" {
+				return errors.New("the last pass over the table failed: " + s.Sync.LastError)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) printStatus(s api.Status) {
+	t := table{}
+	t.row("lbd:", fmt.Sprintf("%s, pid %d, up %s", s.Version, s.PID, span(s.UptimeSeconds)))
+	t.row("engine:", fmt.Sprintf("%s, IPVS %s (%s)", s.Engine, s.EngineVersion, s.EngineReason))
+	t.row("configuration:", fmt.Sprintf("%s, loaded %s, sha256 %.12s", s.ConfigFile, since(s.Time, s.ConfigLoaded), s.ConfigSHA256))
+	t.row("last sync:", syncLine(s.Sync))
+	t.row("drift:", driftLine(s))
+	t.row("counts:", mirrorLine(s.Mirror))
+	t.row("virtual services:", countsLine(s.Services))
+	t.row("real servers:", countsLine(s.RealServers))
+	if len(s.Sysctls) > 0 {
+		var settings []string
+		for _, name := range slices.Sorted(maps.Keys(s.Sysctls)) {
+			settings = append(settings, fmt.Sprintf("%s=%d", name, s.Sysctls[name]))
+		}
+		t.row("sysctls:", strings.Join(settings, " "))
+	}
+	if len(s.Foreign) > 0 {
+		t.row("foreign services:", strings.Join(s.Foreign, ", "))
+	}
+	t.write(a.out)
+	if s.LastReloadError != "" {
+		for line := range strings.SplitSeq(s.LastReloadError, "\n") {
+			a.printWarning("the last reload was refused: " + line)
+		}
+	}
+	for _, w := range s.Warnings {
+		a.printWarning(w)
+	}
+}
+
+func (a *app) printWarning(text string) {
+	fmt.Fprintln(a.out, a.paintWarning("warning: "+printable(text)))
+}
+
+func syncLine(s api.Sync) string {
+	text := "never"
+	if s.AgeSeconds >= 0 {
+		text = span(s.AgeSeconds) + " ago"
+	}
+	text += fmt.Sprintf("; %s, %s", pluralOf(s.Passes, "pass", "passes"), plural(s.Ops, "operation"))
+	if s.FailedOps > 0 {
+		text += fmt.Sprintf(", %d failed", s.FailedOps)
+	}
+	return text
+}
+
+func driftLine(s api.Status) string {
+	if s.Sync.Drift == 0 {
+		return "none"
+	}
+	text := plural(s.Sync.Drift, "repair")
+	if s.Sync.LastDrift != "" {
+		text += "; last: " + s.Sync.LastDrift
+	}
+	if !s.Sync.LastDriftTime.IsZero() {
+		text += ", " + since(s.Time, s.Sync.LastDriftTime)
+	}
+	return text
+}
+
+func mirrorLine(m api.Mirror) string {
+	age := func(seconds float64) string {
+		if seconds < 0 {
+			return "not read yet"
+		}
+		return span(seconds) + " old"
+	}
+	text := age(m.CountsAgeSeconds) + "; statistics " + age(m.StatsAgeSeconds)
+	if m.LastError != "" {
+		text += "; " + m.LastError
+	}
+	return text
+}
+
+// countsLine leaves out the states that nobody is in.
+func countsLine(c api.Counts) string {
+	var states []string
+	for _, s := range []struct {
+		n    int
+		name string
+	}{{c.Up, "up"}, {c.Down, "down"}, {c.Pending, "pending"}, {c.Draining, "draining"}} {
+		if s.n > 0 {
+			states = append(states, fmt.Sprintf("%d %s", s.n, s.name))
+		}
+	}
+	if len(states) == 0 {
+		return strconv.Itoa(c.Total)
+	}
+	return fmt.Sprintf("%d: %s", c.Total, strings.Join(states, ", "))
+}
