@@ -52,6 +52,15 @@ func (d Desired) check() error {
 	return nil
 }
 
+// size counts services and real servers.
+func (d Desired) size() int {
+	n := len(d.Services)
+	for i := range d.Services {
+		n += len(d.Services[i].Destinations)
+	}
+	return n
+}
+
 // unclaimed returns the keys of the services that are wanted and not yet owned.
 func (d Desired) unclaimed() []ipvs.ServiceKey {
 	var keys []ipvs.ServiceKey

@@ -51,7 +51,9 @@ func Plan(desired Desired, actual []ipvs.TableEntry) []Change {
 			have[k] = &actual[i]
 		}
 	}
-	var p planner
+	// A first programming adds everything; growing to that step by step costs more
+	// than all the rest.
+	p := planner{changes: make([]Change, 0, max(0, desired.size()-size(actual)))}
 	for i := range desired.Services {
 		s := &desired.Services[i]
 		k := canonicalKey(s.ServiceKey)
@@ -74,10 +76,12 @@ func Plan(desired Desired, actual []ipvs.TableEntry) []Change {
 	return p.changes
 }
 
-// planner collects changes. Its maps are reused from service to service.
+// planner collects changes.
 type planner struct {
 	changes []Change
-	have    map[netip.AddrPort]*ipvs.DestinationStatus
+	// The rest is of one service, and reused from service to service.
+	have            map[netip.AddrPort]*ipvs.DestinationStatus
+	edits, quiesces []Change
 }
 
 // service plans one wanted service; have is nil if the engine has none.
@@ -99,7 +103,7 @@ func (p *planner) service(s *DesiredService, have *ipvs.TableEntry) {
 
 func (p *planner) destinations(name string, s ipvs.Service, want []ipvs.Destination, have []ipvs.DestinationStatus) {
 	p.index(have)
-	var edits, quiesces []Change
+	p.edits, p.quiesces = p.edits[:0], p.quiesces[:0]
 	for i := len(want) - 1; i >= 0; i-- {
 		d := canonicalDestination(want[i])
 		c := Change{Name: name, Op: ipvs.Op{Service: s, Destination: d}}
@@ -116,12 +120,12 @@ func (p *planner) destinations(name string, s ipvs.Service, want []ipvs.Destinat
 		}
 		c.Kind = ipvs.OpUpdateDestination
 		if d.Weight == 0 {
-			quiesces = append(quiesces, c)
+			p.quiesces = append(p.quiesces, c)
 		} else {
-			edits = append(edits, c)
+			p.edits = append(p.edits, c)
 		}
 	}
-	p.changes = append(append(p.changes, edits...), quiesces...)
+	p.changes = append(append(p.changes, p.edits...), p.quiesces...)
 	for i := range have {
 		a := unmap(have[i].Address)
 		if p.have[a] != &have[i] {
@@ -145,6 +149,15 @@ func (p *planner) index(have []ipvs.DestinationStatus) {
 			p.have[a] = &have[i]
 		}
 	}
+}
+
+// size counts services and real servers.
+func size(table []ipvs.TableEntry) int {
+	n := len(table)
+	for i := range table {
+		n += len(table[i].Destinations)
+	}
+	return n
 }
 
 func sumConns(list []ipvs.DestinationStatus) ipvs.Conns {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
@@ -315,6 +316,18 @@ func TestPassReleases(t *testing.T) {
 	}
 }
 
+func TestPassReleasesNothingAfterFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := ipvstest.New(), fleet(1, 1)
+		d.Owned[service("192.0.2.99:80").ServiceKey] = struct{}{}
+		f.SetFaults(ipvstest.Faults{Rate: 1, Rand: rand.New(rand.NewPCG(0, 0))})
+		report, err := new(Reconciler).Pass(t.Context(), f, d)
+		if !errors.Is(err, syscall.ENOMEM) || len(report.Released) > 0 {
+			t.Errorf("Pass: %v, released %v; want ENOMEM and nothing", err, report.Released)
+		}
+	})
+}
+
 func TestPassRefusesDuplicates(t *testing.T) {
 	f := ipvstest.New()
 	d := fleet(1, 2)
@@ -354,6 +367,33 @@ func TestPassGoesOnAfterRefusals(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
+}
+
+// When a race makes a pass go round again, what was refused is not sent again.
+func TestPassTriesRefusedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := ipvstest.New(), fleet(2, 2)
+		d.Services[0].Scheduler = "nosuch"
+		d.Services[1].Destinations[1].LowerThreshold = 5
+		raced := false
+		f.SetHooks(ipvstest.Hooks{BeforeOp: func(op ipvs.Op) {
+			if !raced && op.Kind == ipvs.OpAddService && op.Service.ServiceKey == d.Services[1].ServiceKey {
+				raced = true
+				do(t, f, ipvs.Op{Kind: ipvs.OpAddService, Service: op.Service})
+			}
+		}})
+		report, err := new(Reconciler).Pass(t.Context(), f, d)
+		if !errors.Is(err, ipvs.ErrSchedulerNotFound) || !errors.Is(err, syscall.ERANGE) || errors.Is(err, ipvs.ErrServiceExists) {
+			t.Errorf("Pass: %v; want what was refused, and that alone", err)
+		}
+		// The refused service with its two servers, the refused server, the race.
+		if report.Rounds != 2 || report.Failed != 5 {
+			t.Errorf("%d failed operations in %d rounds; want 5 in 2", report.Failed, report.Rounds)
+		}
+		if diff := cmp.Diff(map[ipvs.OpKind]int{ipvs.OpAddDestination: 1}, report.Ops()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // scripted answers Apply with errors, then passes on to the table.
