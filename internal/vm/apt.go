@@ -22,10 +22,15 @@ var kernelMetas = []string{
 // errNoPackage says that apt knows no such package.
 var errNoPackage = errors.New("package not in the apt sources of this host")
 
-// apt asks the host's apt. The field exists for tests.
+// aptLists is the folder of apt's package lists.
+const aptLists = "/var/lib/apt/lists"
+
+// apt asks the host's apt. The fields exist for tests.
 type apt struct {
 	// run runs a program in dir and returns its standard output.
 	run func(ctx context.Context, dir, name string, args ...string) ([]byte, error)
+	// lists is the folder of the package lists.
+	lists string
 	// updated says that the package lists were refreshed.
 	updated bool
 }

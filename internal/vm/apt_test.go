@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -158,6 +159,35 @@ func TestFindKernelGone(t *testing.T) {
 	if k, err := findKernel(t.Context(), &apt{run: f.run}, cache, name); err != nil || k.release != "6.1.0-50-cloud-amd64" {
 		t.Errorf("kernel = %+v, %v, want the cached one", k, err)
 	}
+}
+
+func TestFindKernelRemembers(t *testing.T) {
+	f := &fakeApt{shows: map[string]string{
+		"linux-image-cloud-amd64":          cloudShow,
+		"linux-image-6.1.0-57-cloud-amd64": realShow,
+	}}
+	a := &apt{run: f.run, lists: t.TempDir()}
+	cache := t.TempDir()
+	find := func(wantShows int) {
+		t.Helper()
+		f.calls = nil
+		if _, err := findKernel(t.Context(), a, cache, KernelNewest); err != nil {
+			t.Fatal(err)
+		}
+		if n := countOf(f.calls, "apt-cache show"); n != wantShows {
+			t.Errorf("apt-cache was called %d times, want %d", n, wantShows)
+		}
+	}
+	find(2)
+	find(0)
+	if err := os.Chtimes(a.lists, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	find(2)
+	if err := os.WriteFile(filepath.Join(cache, "kernels/cloud.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	find(2)
 }
 
 func countOf(all []string, want string) int {

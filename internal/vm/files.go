@@ -60,3 +60,20 @@ func extractFile(root *os.Root, name string, r io.Reader) error {
 	}
 	return err
 }
+
+// writeFile replaces a file as a whole.
+func writeFile(file string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}

@@ -2,12 +2,14 @@ package vm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // KernelNewest is the name of the newest kernel that the host's distribution
@@ -38,7 +40,7 @@ func findKernel(ctx context.Context, a *apt, cache, name string) (kernel, error)
 		key := strings.TrimSuffix(filepath.Base(name), ".deb")
 		return obtain(root, key, func(dir string) error { return a.extract(ctx, name, dir) })
 	}
-	s, err := resolveKernel(ctx, a, name)
+	s, err := remembered(a, root, name, func() (stanza, error) { return resolveKernel(ctx, a, name) })
 	if err != nil {
 		// An archive that has dropped the package is no reason to stop where
 		// the cache still has it.
@@ -56,6 +58,37 @@ func findKernel(ctx context.Context, a *apt, cache, name string) (kernel, error)
 	}
 	key := s.Package + "_" + strings.ReplaceAll(s.Version, ":", "%3a")
 	return obtain(root, key, func(dir string) error { return a.unpack(ctx, dir, packages...) })
+}
+
+// memory is what apt answered about a kernel, and when its lists were made.
+type memory struct {
+	Lists  time.Time
+	Answer stanza
+}
+
+// remembered returns the answer of ask, or the one of last time where apt's
+// lists are still the same: apt-cache takes a second or more to read them.
+func remembered(a *apt, root, name string, ask func() (stanza, error)) (stanza, error) {
+	file := filepath.Join(root, filepath.Base(name)+".json")
+	lists, err := os.Stat(a.lists)
+	if err != nil {
+		return ask()
+	}
+	var m memory
+	if text, err := os.ReadFile(file); err == nil && json.Unmarshal(text, &m) == nil &&
+		m.Lists.Equal(lists.ModTime()) && m.Answer.Package != "" {
+		return m.Answer, nil
+	}
+	s, err := ask()
+	if err != nil {
+		return s, err
+	}
+	// Asking may have refreshed the lists; then the next run asks again.
+	text, err := json.Marshal(memory{lists.ModTime(), s})
+	if err != nil {
+		return s, err
+	}
+	return s, writeFile(file, text)
 }
 
 func resolveKernel(ctx context.Context, a *apt, name string) (stanza, error) {

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,7 @@ import (
 
 // baseVersion is part of the base archive's name: raise it when what goes into
 // the archive changes.
-const baseVersion = 1
+const baseVersion = 2
 
 // moduleTrees are the folders whose modules the guest gets, with all that they
 // need: everything of networking that a balancer may meet.
@@ -131,6 +132,26 @@ func readModule(file string) ([]byte, error) {
 	return data, nil
 }
 
+// signatureMark ends a signed module (include/linux/module_signature.h).
+const signatureMark = "~Module signature appended~\n"
+
+// unsigned returns a module without its signature. Checking it takes an
+// emulated processor longer than all else in loading a module; the kernel loads
+// one without, and notes that in its log.
+func unsigned(data []byte) []byte {
+	rest, ok := bytes.CutSuffix(data, []byte(signatureMark))
+	// struct module_signature ends with the signature's length, big-endian.
+	const trailer = 12
+	if !ok || len(rest) < trailer {
+		return data
+	}
+	n := binary.BigEndian.Uint32(rest[len(rest)-4:])
+	if uint64(n) > uint64(len(rest)-trailer) {
+		return data
+	}
+	return rest[:len(rest)-trailer-int(n)]
+}
+
 // selectModules returns the modules that the guest gets.
 func selectModules(x *kmod.Index) []*kmod.Module {
 	var names []string
@@ -203,7 +224,7 @@ func writeModules(w io.Writer, release string, all *kmod.Index, files map[string
 		if err != nil {
 			return err
 		}
-		if err := c.File(path.Join("lib/modules", release, m.Path), 0o644, data); err != nil {
+		if err := c.File(path.Join("lib/modules", release, m.Path), 0o644, unsigned(data)); err != nil {
 			return err
 		}
 		x.Add(*m)

@@ -46,6 +46,9 @@ func modprobe(args []string) error {
 	}
 	dir := filepath.Join("/lib/modules", unix.ByteSliceToString(release.Release[:]))
 	for _, m := range order {
+		if isLoaded(m.Name) {
+			continue
+		}
 		if err := load(filepath.Join(dir, m.Path)); err != nil {
 			return fmt.Errorf("load %s: %w", m.Name, err)
 		}
@@ -60,6 +63,13 @@ func readIndex() (*kmod.Index, error) {
 	}
 	defer f.Close()
 	return kmod.Decode(f)
+}
+
+// isLoaded says that a module is in the kernel and ready. The kernel would say
+// so too, but only after it has read and checked the file.
+func isLoaded(name string) bool {
+	state, err := os.ReadFile(filepath.Join("/sys/module", name, "initstate"))
+	return err == nil && strings.TrimSpace(string(state)) == "live"
 }
 
 func load(file string) error {

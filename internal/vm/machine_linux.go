@@ -80,7 +80,7 @@ func Open(ctx context.Context, o Options) (*Machine, error) {
 		return nil, err
 	}
 	begin := time.Now()
-	if m.kernel, err = findKernel(ctx, &apt{run: command}, cache, o.Kernel); err != nil {
+	if m.kernel, err = findKernel(ctx, &apt{run: command, lists: aptLists}, cache, o.Kernel); err != nil {
 		return nil, err
 	}
 	m.log.Debug("found kernel", "release", m.kernel.release, "took", time.Since(begin))
