@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// announcement is what the log last said of a real server.
+type announcement struct {
+	service string
+	state   fleet.State
+	weight  uint32
+	present bool
+}
+
+// announce logs what changed for each real server, but not before the table has
+// acknowledged it.
+func (o *owner) announce(report reconcile.Report, err error) {
+	first := o.announced == nil
+	next := make(map[ipvs.DestinationKey]announcement, len(o.announced))
+	written := writtenServers(report)
+	acked := func(k ipvs.DestinationKey) bool { return err == nil || written[k] }
+	for i := range o.fleet.Services {
+		s := &o.fleet.Services[i]
+		for j := range s.Servers {
+			rs := &s.Servers[j]
+			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: rs.Address}
+			was, known := o.announced[k]
+			is := announcement{s.Name, rs.State, rs.Weight, rs.Present}
+			if was != is && !acked(k) {
+				if known {
+					next[k] = was
+				}
+				continue
+			}
+			next[k] = is
+			if was != is {
+				o.log.Log(context.Background(), announceLevel(was, is, known, first), "real server "+string(rs.State),
+					"service", s.Name, "real_server", rs.Address, "weight", rs.Weight,
+					"present", rs.Present, "reason", rs.Reason)
+			}
+		}
+	}
+	for k, was := range o.announced {
+		if _, ok := next[k]; ok {
+			continue
+		}
+		if !acked(k) {
+			next[k] = was
+			continue
+		}
+		o.log.Info("real server gone", "service", was.service, "real_server", k.Address)
+	}
+	o.announced = next
+}
+
+// announceLevel keeps the log of a start and of first results short: that a
+// server is as good as it was taken to be is no news.
+func announceLevel(was, is announcement, known, first bool) slog.Level {
+	good := func(s fleet.State) bool { return s == fleet.Up || s == fleet.Pending || s == fleet.Unchecked }
+	if good(is.state) && (first || known && good(was.state) && was.weight == is.weight) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}

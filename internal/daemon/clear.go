@@ -1,0 +1,34 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// clear removes what lbd owns: its services, then its addresses, and gives back
+// the sysctls. It goes by the memory alone, carries on after an error, and
+// forgets what is done. The owner must not be running.
+func (o *owner) clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	report, err := o.reconciler.Pass(ctx, o.engine, reconcile.Desired{Owned: o.mem.owned})
+	o.disown(report.Released)
+	if errors.Is(err, ipvs.ErrNotAvailable) {
+		// The table went away with the module, and everything in it.
+		o.mem.owned, err = map[ipvs.ServiceKey]struct{}{}, nil
+	}
+	if err == nil {
+		o.mem.health, o.mem.drains = nil, nil
+	}
+	err = errors.Join(err,
+		o.restoreSysctls(func(string) bool { return true }),
+		o.removeVIPs(func(VIP) bool { return true }),
+	)
+	if err == nil {
+		o.log.Info("cleared", "changes", len(report.Changes))
+	}
+	return errors.Join(err, o.remember())
+}

@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// cleaner is what lbd --clear makes of what a dead daemon left.
+func (r *rig) cleaner() *owner {
+	o := &owner{log: slog.New(slog.NewTextHandler(r.log, nil)), engine: engine{r.table}, host: r.host, store: r}
+	o.mem, _ = recall(r.load(), time.Now())
+	o.reconciler = &reconcile.Reconciler{}
+	return o
+}
+
+func TestClear(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		foreign := ipvs.Service{ServiceKey: key("192.0.2.9:80"), Scheduler: "rr"}
+		if err := r.table.Do(ipvs.Op{Kind: ipvs.OpAddService, Service: foreign}); err != nil {
+			t.Fatal(err)
+		}
+		theirs := VIP{"lo", netip.MustParseAddr("192.0.2.9")}
+		r.host.addresses[theirs] = false
+		c := conf(service(vip, r.checked(rs2, 1)), service(vip2, server(rs2, 1)))
+		c.VIPInterface = "lo"
+		c.Sysctls = map[string]int{"expire_nodest_conn": 1}
+		r.start(c).kill()
+
+		if err := r.cleaner().clear(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		r.wantTable("TCP 192.0.2.9:80 rr:")
+		sysctls, vips := r.host.state()
+		if sysctls["expire_nodest_conn"] != 0 {
+			t.Errorf("sysctl: want the old 0, got %d", sysctls["expire_nodest_conn"])
+		}
+		if diff := cmp.Diff(map[VIP]bool{theirs: false}, vips, cmp.Comparer(cmpVIP)); diff != "" {
+			t.Errorf("addresses (-want +got):\n%s", diff)
+		}
+		if m := r.load(); len(m.Owned)+len(m.Health)+len(m.Drains)+len(m.Sysctls)+len(m.VIPs) != 0 {
+			t.Errorf("memory: want nothing, got %+v", m)
+		}
+		// A second time there is nothing to do.
+		r.table.ResetRequests()
+		if err := r.cleaner().clear(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.table.Requests().Writes; n != 0 {
+			t.Errorf("writes of a second clear: want 0, got %d", n)
+		}
+	})
+}
+
+// With the module unloaded there is no table to clear, and the rest is cleared.
+func TestClearWithoutIPVS(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf(service(vip, server(rs2, 1)))
+		c.VIPInterface = "lo"
+		r.start(c).kill()
+		r.table.SetAvailable(false)
+		if err := r.cleaner().clear(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if _, vips := r.host.state(); len(vips) != 0 {
+			t.Errorf("addresses: want none, got %v", vips)
+		}
+		if m := r.load(); len(m.Owned)+len(m.Health)+len(m.Drains)+len(m.Sysctls)+len(m.VIPs) != 0 {
+			t.Errorf("memory: want nothing, got %+v", m)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/memory"
+	"github.com/lbd-project/lbd/internal/reconcile"
+)
+
+var _ api.Backend = (*Daemon)(nil)
+
+// Daemon is a running lbd. It is the backend of the control API.
+type Daemon struct {
+	log      *slog.Logger
+	watched  Engine
+	host     Host
+	monitor  *healthcheck.Monitor
+	mirror   *mirror
+	owner    *owner
+	notifier *notifier
+	started  time.Time
+
+	engineReason, engineVersion string
+
+	hangup  <-chan os.Signal
+	reloads chan reloadRequest
+	// stopped is closed when the owner takes no more requests.
+	stopped chan struct{}
+}
+
+// parts are what a Daemon is made of.
+type parts struct {
+	log *slog.Logger
+	// engine is the owner's. watched is the same table over a connection of its
+	// own, so that a long dump for somebody who looks never delays a write.
+	engine, watched Engine
+	host            Host
+	store           Store
+	notifier        *notifier
+	// env is handed to the checks.
+	env healthcheck.Env
+	// loaded is the configuration, mem what the store held.
+	loaded *loaded
+	mem    memory.Memory
+	hangup <-chan os.Signal
+}
+
+// assemble makes a Daemon that does nothing before run.
+func assemble(p parts) (*Daemon, error) {
+	d := &Daemon{
+		log:      p.log,
+		watched:  p.watched,
+		host:     p.host,
+		notifier: p.notifier,
+		started:  time.Now(),
+		hangup:   p.hangup,
+		reloads:  make(chan reloadRequest),
+		stopped:  make(chan struct{}),
+	}
+	o := &owner{
+		log:      p.log,
+		engine:   p.engine,
+		host:     p.host,
+		store:    p.store,
+		notifier: p.notifier,
+		requests: make(chan func(context.Context)),
+		dirty:    make(chan struct{}, 1),
+		counted:  make(chan struct{}, 1),
+		tried:    make(chan struct{}),
+		synced:   make(chan struct{}),
+		loaded:   p.loaded,
+	}
+	o.mem, o.since = recall(p.mem, d.started)
+	o.mem.netns = p.loaded.NetNS
+	o.reconciler = &reconcile.Reconciler{Claim: o.own, Logger: p.log}
+	o.monitor = healthcheck.New(healthcheck.Options{
+		Env:    p.env,
+		Logger: p.log,
+		// What changed is looked up by the owner: a token is enough, and never
+		// holds up a check.
+		Notify: func(healthcheck.Change) { signal(o.dirty) },
+	})
+	if err := o.monitor.Set(fleet.Probes(p.loaded.Config)); err != nil {
+		return nil, err
+	}
+	o.mirror = newMirror(p.watched, p.log, func() { signal(o.counted) })
+	o.mirror.setInterval(p.loaded.MirrorInterval)
+	o.warn()
+	o.publish()
+	d.owner, d.monitor, d.mirror = o, o.monitor, o.mirror
+	return d, nil
+}
+
+// run runs the daemon until ctx is done. l may be nil.
+func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) error {
+	tasks := []task{
+		{"owner", func(ctx context.Context) error {
+			defer close(d.stopped)
+			return d.owner.run(ctx)
+		}},
+		{"mirror", d.mirror.run},
+		{"checks", d.runChecks},
+		{"reloads", d.runReloads},
+		{"watchdog", d.runWatchdog},
+		{"readiness", d.runReadiness},
+	}
+	if l != nil {
+		tasks = append(tasks, task{"control socket", func(ctx context.Context) error { return server.Run(ctx, l) }})
+	}
+	return runTasks(ctx, tasks...)
+}
+
+// runChecks starts the checks once the table has been tried: the first results
+// of a start must find the table as it was left.
+func (d *Daemon) runChecks(ctx context.Context) error {
+	select {
+	case <-d.owner.tried:
+	case <-ctx.Done():
+		return nil
+	}
+	return d.monitor.Run(ctx)
+}
+
+// runReadiness tells the service manager once the table has followed the
+// configuration for the first time.
+func (d *Daemon) runReadiness(ctx context.Context) error {
+	select {
+	case <-d.owner.synced:
+		d.notifier.ready()
+		d.log.Info("ready", "pid", os.Getpid())
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	d.notifier.stopping()
+	return nil
+}

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lbd-project/lbd/internal/memory"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+func cmpVIP(a, b VIP) bool { return a == b }
+
+// The old values of the sysctls are remembered before the change, and given back
+// when the configuration no longer needs them (kubernetes#71809 is what
+// expire_quiescent_template is for).
+func TestSysctls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.sysctls["expire_nodest_conn"] = 0
+		r.host.beforeWrite = func() {
+			if _, ok := r.load().Sysctls["expire_quiescent_template"]; !ok {
+				t.Error("the sysctl is written before its old value is remembered")
+			}
+		}
+		c := conf(service(vip, server(rs2, 1)))
+		c.Sysctls = map[string]int{"expire_quiescent_template": 1}
+		p := r.start(c)
+		got, _ := r.host.state()
+		if diff := cmp.Diff(map[string]int{"expire_nodest_conn": 0, "expire_quiescent_template": 1}, got); diff != "" {
+			t.Errorf("sysctls (-want +got):\n%s", diff)
+		}
+		// The value that somebody else writes is not taken for the old one.
+		r.host.beforeWrite = nil
+		if err := r.host.SetSysctl("expire_quiescent_template", 0); err != nil {
+			t.Fatal(err)
+		}
+		p.kill()
+		p = r.start(c)
+		if got, _ = r.host.state(); got["expire_quiescent_template"] != 1 {
+			t.Errorf("sysctl after somebody changed it: want 1, got %d", got["expire_quiescent_template"])
+		}
+		if err := p.switchTo(conf(service(vip, server(rs2, 1)))); err != nil {
+			t.Fatal(err)
+		}
+		got, _ = r.host.state()
+		if diff := cmp.Diff(map[string]int{"expire_nodest_conn": 0, "expire_quiescent_template": 0}, got); diff != "" {
+			t.Errorf("sysctls when they are not needed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// lbd adds the addresses of its services and takes back only those.
+func TestVIPs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		on := func(addr string) VIP { return VIP{"lo", netip.MustParseAddrPort(addr).Addr()} }
+		r.host.addresses[on(vip2)] = false // somebody else's
+		r.host.beforeWrite = func() {
+			if _, ok := r.load().VIPs[memory.VIP{Interface: "lo", Prefix: netip.MustParsePrefix("192.0.2.1/32")}]; !ok {
+				t.Error("the address is added before it is remembered")
+			}
+		}
+		c := conf(service(vip, server(rs2, 1)), service(vip2, server(rs2, 1)))
+		c.VIPInterface = "lo"
+		c.VirtualServices = append(c.VirtualServices, mark(7))
+		p := r.start(c)
+		_, got := r.host.state()
+		if diff := cmp.Diff(map[VIP]bool{on(vip): true, on(vip2): false}, got, cmp.Comparer(cmpVIP)); diff != "" {
+			t.Errorf("addresses (-want +got):\n%s", diff)
+		}
+		p.kill()
+		empty := conf()
+		empty.VIPInterface = "lo"
+		p = r.start(empty)
+		after(3 * time.Second)
+		_, got = r.host.state()
+		if diff := cmp.Diff(map[VIP]bool{on(vip2): false}, got, cmp.Comparer(cmpVIP)); diff != "" {
+			t.Errorf("addresses when they are not needed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf(service(vip, server(rs2, 1)))
+		c.Timeouts = ipvs.Timeouts{TCP: time.Hour}
+		r.start(c)
+		want := ipvs.Timeouts{TCP: time.Hour, TCPFin: 2 * time.Minute, UDP: 5 * time.Minute}
+		if got, err := r.table.Timeouts(t.Context()); err != nil || got != want {
+			t.Errorf("timeouts: want %v, got %v, %v", want, got, err)
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// probeMark is the fwmark of the service that is made, and taken away again, to
+// learn whether the kernel has a scheduler. No packet carries it by chance:
+// "lbd?" in ASCII.
+const probeMark = 0x6c62643f
+
+// warn looks for what on the host would keep the services from working well.
+func (o *owner) warn() {
+	o.warnings = o.host.Warnings(o.loaded.Config)
+	for _, w := range o.warnings {
+		o.log.Warn(w)
+	}
+}
+
+// hostErrors says what this host cannot do of a configuration.
+func (d *Daemon) hostErrors(ctx context.Context, c *config.Config) ([]string, error) {
+	errs := d.host.Errors(c)
+	var names []ipvs.Scheduler
+	for i := range c.VirtualServices {
+		names = append(names, c.VirtualServices[i].Scheduler)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	answer := make(chan []string, 1)
+	err := d.owner.do(ctx, d.stopped, func(ctx context.Context) {
+		answer <- d.owner.missingSchedulers(ctx, names)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append(errs, <-answer...), nil
+}
+
+// missingSchedulers says which schedulers the kernel does not have. Only the
+// kernel knows, and only a service that uses one makes it tell.
+func (o *owner) missingSchedulers(ctx context.Context, names []ipvs.Scheduler) []string {
+	key := ipvs.MarkService(ipvs.IPv4, probeMark)
+	if err := o.own([]ipvs.ServiceKey{key}); err != nil {
+		return []string{err.Error()}
+	}
+	var errs []string
+	gone := true // the service is known not to be in the table
+	for _, name := range names {
+		s := ipvs.Service{ServiceKey: key, Scheduler: name}
+		err := o.engine.Apply(ctx, []ipvs.Op{{Kind: ipvs.OpAddService, Service: s}})
+		switch {
+		case errors.Is(err, ipvs.ErrSchedulerNotFound):
+			errs = append(errs, fmt.Sprintf("scheduler %s: not in this kernel", name))
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Sprintf("scheduler %s: %v", name, err))
+			gone = false
+			continue
+		}
+		if err := o.engine.Apply(ctx, []ipvs.Op{{Kind: ipvs.OpDeleteService, Service: s}}); err != nil {
+			errs = append(errs, fmt.Sprintf("scheduler %s: %v", name, err))
+			gone = false
+		}
+	}
+	// What is left of it is owned and not wanted: the next pass deletes it.
+	if gone {
+		o.disown([]ipvs.ServiceKey{key})
+		if err := o.remember(); err != nil {
+			errs = append(errs, err.Error())
+		}
+	}
+	return errs
+}

@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/memory"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// ledger is what must outlive the process but not the boot: what lbd did to the
+// host and what it knew of the servers. It belongs to the owner.
+type ledger struct {
+	// netns is the namespace of everything below.
+	netns string
+	// owned are the services that lbd has called its own.
+	owned map[ipvs.ServiceKey]struct{}
+	// health is the last decision about each checked server.
+	health fleet.Health
+	drains fleet.Drains
+	// sysctls are the values that net.ipv4.vs.* had before lbd changed them.
+	sysctls map[string]int
+	// vips are the addresses that lbd added.
+	vips map[VIP]struct{}
+}
+
+// clone returns a copy that shares nothing that is written to.
+func (l *ledger) clone() *ledger {
+	return &ledger{
+		netns:   l.netns,
+		owned:   cloneMap(l.owned),
+		health:  cloneMap(l.health),
+		drains:  slices.Clone(l.drains),
+		sysctls: cloneMap(l.sysctls),
+		vips:    cloneMap(l.vips),
+	}
+}
+
+// equal reports whether both say the same.
+func (l *ledger) equal(o *ledger) bool {
+	return l.netns == o.netns &&
+		maps.Equal(l.owned, o.owned) &&
+		maps.Equal(l.health, o.health) &&
+		slices.Equal(l.drains, o.drains) &&
+		maps.Equal(l.sysctls, o.sysctls) &&
+		maps.Equal(l.vips, o.vips)
+}
+
+// empty reports whether lbd has nothing on the host.
+func (l *ledger) empty() bool { return len(l.owned)+len(l.sysctls)+len(l.vips) == 0 }
+
+// memory returns the ledger as it is stored at now. states says since when each
+// server has been in its state.
+func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) memory.Memory {
+	m := memory.Memory{
+		NetNS:   l.netns,
+		Owned:   cloneMap(l.owned),
+		Health:  make(map[ipvs.DestinationKey]memory.Health, len(l.health)),
+		Sysctls: cloneMap(l.sysctls),
+		VIPs:    make(map[memory.VIP]struct{}, len(l.vips)),
+	}
+	for k, down := range l.health {
+		h := memory.Health{Down: down}
+		if s, ok := states[k]; ok && (s.state == fleet.Down) == down {
+			h.For = now.Sub(s.at)
+		}
+		m.Health[k] = h
+	}
+	for _, d := range l.drains {
+		m.Drains = append(m.Drains, memory.Drain{
+			Name: d.Name, Service: d.Service, Destination: d.Destination,
+			Remaining: max(0, d.Deadline.Sub(now)),
+		})
+	}
+	for v := range l.vips {
+		m.VIPs[memory.VIP{Interface: v.Interface, Prefix: netip.PrefixFrom(v.Address, v.Address.BitLen())}] = struct{}{}
+	}
+	return m
+}
+
+// recall returns what was stored as it is at now, with since when the servers
+// that were down have been so.
+func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]since) {
+	l := &ledger{
+		netns:   m.NetNS,
+		owned:   cloneMap(m.Owned),
+		health:  make(fleet.Health, len(m.Health)),
+		sysctls: cloneMap(m.Sysctls),
+		vips:    make(map[VIP]struct{}, len(m.VIPs)),
+	}
+	states := make(map[ipvs.DestinationKey]since)
+	for k, h := range m.Health {
+		l.health[k] = h.Down
+		if h.Down {
+			states[k] = since{fleet.Down, now.Add(-h.For)}
+		}
+	}
+	for _, d := range m.Drains {
+		l.drains = append(l.drains, fleet.Drain{
+			Name: d.Name, Service: d.Service, Destination: d.Destination,
+			Deadline: now.Add(d.Remaining),
+		})
+	}
+	for v := range m.VIPs {
+		l.vips[VIP{v.Interface, v.Prefix.Addr()}] = struct{}{}
+	}
+	return l, states
+}
+
+// cloneMap copies a map; unlike maps.Clone it never returns nil.
+func cloneMap[M ~map[K]V, K comparable, V any](m M) M {
+	c := make(M, len(m))
+	maps.Copy(c, m)
+	return c
+}

@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+)
+
+// notifier tells the service manager what lbd does, by the protocol of
+// sd_notify(3). Without a service manager it does nothing. It is safe for
+// concurrent use. A service manager that does not listen is no reason to fail:
+// errors are logged.
+type notifier struct {
+	log *slog.Logger
+	// send sends one message.
+	send func(state string) error
+
+	mu sync.Mutex
+	// status is the last STATUS= sent.
+	status string
+}
+
+func newNotifier(log *slog.Logger) *notifier {
+	return &notifier{log: log, send: func(state string) error {
+		_, err := daemon.SdNotify(false, state)
+		return err
+	}}
+}
+
+func (n *notifier) tell(assignments ...string) {
+	for i, a := range assignments {
+		// A text must not smuggle in another assignment.
+		assignments[i] = strings.ReplaceAll(a, "\n", " ")
+	}
+	if err := n.send(strings.Join(assignments, "\n")); err != nil {
+		n.log.Warn("service manager not told", "err", err)
+	}
+}
+
+func (n *notifier) ready()    { n.tell(daemon.SdNotifyReady) }
+func (n *notifier) stopping() { n.tell(daemon.SdNotifyStopping) }
+func (n *notifier) watchdog() { n.tell(daemon.SdNotifyWatchdog) }
+
+// reloading says that a reload begins; ready ends it. systemd tells a reload's
+// READY from an earlier one by the monotonic time of the RELOADING.
+func (n *notifier) reloading() {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		n.log.Warn("monotonic clock not read", "err", err)
+		return
+	}
+	n.tell(daemon.SdNotifyReloading, fmt.Sprintf("MONOTONIC_USEC=%d", time.Duration(ts.Nano()).Microseconds()))
+}
+
+// say sends a status text, unless it was the last one sent.
+func (n *notifier) say(status string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if status != n.status {
+		n.status = status
+		n.tell("STATUS=" + status)
+	}
+}

@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// The delay before a failed pass is tried again: it doubles from retryMin to
+// retryMax, less up to a quarter at random.
+const (
+	retryMin = 250 * time.Millisecond
+	retryMax = 30 * time.Second
+)
+
+// maxIdle is the longest time that the owner waits: its heartbeat shows that it
+// is alive.
+const maxIdle = time.Second
+
+// loaded is a configuration with where it came from. It is immutable.
+type loaded struct {
+	*config.Config
+	file   string
+	sha256 string
+	at     time.Time
+}
+
+// owner holds the desired state. Everything in it that is not safe for
+// concurrent use belongs to the goroutine of run; others send it requests, wake
+// it up, or read the view.
+type owner struct {
+	log      *slog.Logger
+	engine   Engine
+	host     Host
+	store    Store
+	monitor  *healthcheck.Monitor
+	mirror   *mirror
+	notifier *notifier
+
+	// requests run on the owner's goroutine.
+	requests chan func(context.Context)
+	// dirty asks for a pass, counted says that the mirror has new counts. Both
+	// hold one token, so that many reasons make one pass.
+	dirty, counted chan struct{}
+	// tried is closed after the first pass, synced after the first success.
+	tried, synced chan struct{}
+
+	view atomic.Pointer[view]
+	// beat is when the owner last made progress, in Unix nanoseconds.
+	beat atomic.Int64
+
+	loaded     *loaded
+	mem        *ledger
+	saved      *ledger // what the store holds
+	reconciler *reconcile.Reconciler
+	fleet      *fleet.Fleet
+	since      map[ipvs.DestinationKey]since
+	announced  map[ipvs.DestinationKey]announcement
+	sync       syncState
+	reloadErr  string
+	warnings   []string
+	// adopted says that the table has been searched for servers that left the
+	// configuration while lbd was not running.
+	adopted bool
+	// drained is when the table acknowledged the weight 0 of a draining server.
+	drained map[ipvs.DestinationKey]time.Time
+	// failures counts passes that failed in a row.
+	failures int
+	// next is when the next pass is due.
+	next time.Time
+}
+
+// run owns the desired state until ctx is done.
+func (o *owner) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case do := <-o.requests:
+			do(ctx)
+		case <-o.dirty:
+			o.pass(ctx)
+		case <-o.counted:
+			if o.finishDrains(time.Now()) {
+				o.pass(ctx)
+			}
+		case <-timer.C:
+		}
+		now := time.Now()
+		if !now.Before(o.next) {
+			o.pass(ctx)
+			now = time.Now()
+		}
+		o.beat.Store(now.UnixNano())
+		timer.Reset(min(maxIdle, o.next.Sub(now)))
+	}
+}
+
+// do runs f on the owner's goroutine and waits for it. When ctx ends first, f
+// may still run later. It returns errStopped once the owner has stopped.
+func (o *owner) do(ctx context.Context, stopped <-chan struct{}, f func(context.Context)) error {
+	done := make(chan struct{})
+	request := func(ctx context.Context) {
+		defer close(done)
+		f(ctx)
+	}
+	select {
+	case o.requests <- request:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-stopped:
+		return errStopped
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-stopped:
+		return errStopped
+	}
+}
+
+var errStopped = errors.New("lbd is stopping")
+
+// schedule sets the time of the next pass.
+func (o *owner) schedule(err error) {
+	now := time.Now()
+	if err == nil {
+		o.failures = 0
+		o.next = now.Add(o.loaded.ReconcileInterval)
+		return
+	}
+	o.failures++
+	o.next = now.Add(retryDelay(o.failures, rand.Float64()))
+}
+
+// retryDelay returns the delay after a number of failures in a row, at least 1;
+// random is in [0, 1).
+func retryDelay(failures int, random float64) time.Duration {
+	d := retryMax
+	if shift := failures - 1; shift < 8 {
+		d = min(d, retryMin<<shift)
+	}
+	return d - time.Duration(random*float64(d)/4)
+}

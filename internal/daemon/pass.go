@@ -1,0 +1,172 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// pass makes the host and the table what they should be: decide, remember, and
+// only then write. It goes on after an error, so that one refused service does
+// not hold up a failed server of another, and returns what it wrote and every
+// error. The next pass is due by its outcome.
+func (o *owner) pass(ctx context.Context) (reconcile.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	if err := o.adopt(ctx); err != nil {
+		// Without it the servers to drain would be taken for somebody's stray ones.
+		o.finish(reconcile.Report{}, err)
+		return reconcile.Report{}, err
+	}
+	var errs []error
+	o.finishDrains(time.Now())
+	f := o.decide()
+	o.fleet = f
+	o.mem.health = f.Health
+	// Before the table: a kill right after a server's weight became 0 must not
+	// revive it. A full disk must not keep the weight of a dead server, though.
+	if err := o.remember(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := o.prepareHost(ctx, f); err != nil {
+		errs = append(errs, err)
+	}
+	report, err := o.reconciler.Pass(ctx, o.engine, o.desired(f))
+	if err != nil {
+		errs = append(errs, err)
+	}
+	o.disown(report.Released)
+	if err := o.releaseHost(f, err == nil); err != nil {
+		errs = append(errs, err)
+	}
+	if err := o.remember(); err != nil {
+		errs = append(errs, err)
+	}
+	err = errors.Join(errs...)
+	o.finish(report, err)
+	return report, err
+}
+
+// decide decides about the whole fleet from what is known now.
+func (o *owner) decide() *fleet.Fleet {
+	return fleet.Decide(fleet.Input{
+		Config: o.loaded.Config,
+		Probe:  o.probe,
+		Health: o.mem.health,
+		Drains: o.mem.drains,
+	})
+}
+
+func (o *owner) probe(key string) healthcheck.Status {
+	st, _ := o.monitor.Status(key)
+	return st
+}
+
+// adopt looks once, when the table can be read for the first time, for servers
+// that left the configuration while lbd was not running, and drains them.
+func (o *owner) adopt(ctx context.Context) error {
+	if o.adopted {
+		return nil
+	}
+	table, err := o.engine.Table(ctx)
+	if err != nil {
+		return fmt.Errorf("adopt the table: %w", err)
+	}
+	ours := make(map[ipvs.ServiceKey]bool)
+	for k := range o.mem.owned {
+		ours[k] = true
+	}
+	for _, vs := range o.loaded.VirtualServices {
+		ours[vs.ServiceKey] = true
+	}
+	o.mem.drains = o.mem.drains.Adopt(table, func(k ipvs.ServiceKey) bool { return ours[k] }, o.loaded.Config, time.Now())
+	o.adopted = true
+	return nil
+}
+
+// finishDrains ends the drains that are over and reports whether there were
+// any.
+func (o *owner) finishDrains(now time.Time) bool {
+	if len(o.mem.drains) == 0 {
+		return false
+	}
+	c := o.mirror.counts.Load()
+	left := o.mem.drains.Finish(func(k ipvs.DestinationKey) (ipvs.Conns, bool) {
+		// Counts from before the weight was 0 say nothing of what came after.
+		if since, ok := o.drained[k]; !ok || c == nil || !c.at.After(since) {
+			return ipvs.Conns{Active: 1}, true
+		}
+		d, ok := c.conns(k)
+		return d.Conns, ok
+	}, now)
+	if len(left) == len(o.mem.drains) {
+		return false
+	}
+	o.mem.drains = left
+	return true
+}
+
+// desired turns a decision into what the table should hold.
+func (o *owner) desired(f *fleet.Fleet) reconcile.Desired {
+	return desiredTable(f, o.mem.owned, o.loaded.Exclusive)
+}
+
+func desiredTable(f *fleet.Fleet, owned map[ipvs.ServiceKey]struct{}, exclusive bool) reconcile.Desired {
+	d := reconcile.Desired{
+		Services:  make([]reconcile.DesiredService, 0, len(f.Services)),
+		Owned:     owned,
+		Exclusive: exclusive,
+	}
+	for i := range f.Services {
+		s := &f.Services[i]
+		ds := reconcile.DesiredService{Name: s.Name, Service: s.Service, Destinations: make([]ipvs.Destination, 0, len(s.Servers))}
+		for j := range s.Servers {
+			if s.Servers[j].Present {
+				ds.Destinations = append(ds.Destinations, s.Servers[j].Destination)
+			}
+		}
+		d.Services = append(d.Services, ds)
+	}
+	return d
+}
+
+// own writes down that services are lbd's. It is called before they are created.
+func (o *owner) own(keys []ipvs.ServiceKey) error {
+	// The reconciler reads the old map: it is replaced, not written to.
+	owned := cloneMap(o.mem.owned)
+	for _, k := range keys {
+		owned[k] = struct{}{}
+	}
+	o.mem.owned = owned
+	return o.remember()
+}
+
+// disown forgets services that are gone.
+func (o *owner) disown(keys []ipvs.ServiceKey) {
+	if len(keys) == 0 {
+		return
+	}
+	owned := cloneMap(o.mem.owned)
+	for _, k := range keys {
+		delete(owned, k)
+	}
+	o.mem.owned = owned
+}
+
+// remember saves the memory if it changed.
+func (o *owner) remember() error {
+	if o.saved != nil && o.mem.equal(o.saved) {
+		return nil
+	}
+	if err := o.store.Save(o.mem.memory(time.Now(), o.since)); err != nil {
+		return fmt.Errorf("remember: %w", err)
+	}
+	o.saved = o.mem.clone()
+	return nil
+}

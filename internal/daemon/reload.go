@@ -1,0 +1,155 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+)
+
+// ConfigError is a configuration that cannot be used.
+type ConfigError struct {
+	// Lines are one error each, with file:line:col where there is a place.
+	Lines []string
+}
+
+// Error prints one error a line.
+func (e *ConfigError) Error() string { return joinLines(e.Lines) }
+
+// load reads and validates a configuration file. The bytes are read once: what
+// is validated is what is used. Every error is a *ConfigError.
+func load(file string) (*loaded, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, &ConfigError{Lines: []string{err.Error()}}
+	}
+	c, err := parse(file, data)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	return &loaded{Config: c, file: file, sha256: hex.EncodeToString(sum[:]), at: time.Now()}, nil
+}
+
+// parse validates a configuration. Every error is a *ConfigError.
+func parse(name string, data []byte) (*config.Config, error) {
+	c, err := config.Parse(name, data)
+	var all config.Errors
+	switch {
+	case errors.As(err, &all):
+		return nil, &ConfigError{Lines: all.Lines()}
+	case err != nil:
+		return nil, &ConfigError{Lines: []string{err.Error()}}
+	}
+	return c, nil
+}
+
+// fixed says which keys differ that cannot change while lbd runs.
+func fixed(old, next *config.Config) error {
+	var lines []string
+	check := func(key, was, is string) {
+		if was != is {
+			lines = append(lines, fmt.Sprintf("%s: changed from %q to %q, which needs a restart of lbd", key, was, is))
+		}
+	}
+	check("engine", string(old.Engine), string(next.Engine))
+	check("netns", old.NetNS, next.NetNS)
+	check("socket.path", old.SocketPath, next.SocketPath)
+	check("socket.group", old.SocketGroup, next.SocketGroup)
+	if lines == nil {
+		return nil
+	}
+	return &ConfigError{Lines: lines}
+}
+
+// reloadRequest asks for a reload; its result goes to the buffered reply.
+type reloadRequest struct {
+	reply chan api.ReloadResult
+}
+
+// runReloads reloads on request and on SIGHUP, one at a time, until ctx is done.
+func (d *Daemon) runReloads(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.hangup:
+			d.reload(ctx)
+		case r := <-d.reloads:
+			r.reply <- d.reload(ctx)
+		}
+	}
+}
+
+// reload loads the configuration file. A file that cannot be used changes
+// nothing but the status.
+func (d *Daemon) reload(ctx context.Context) api.ReloadResult {
+	d.notifier.reloading()
+	defer d.notifier.ready()
+	next, err := load(d.owner.view.Load().loaded.file)
+	if err == nil {
+		err = fixed(d.owner.view.Load().loaded.Config, next.Config)
+	}
+	var result api.ReloadResult
+	stopped := d.owner.do(ctx, d.stopped, func(ctx context.Context) {
+		if err == nil {
+			err = d.owner.switchTo(next)
+		}
+		if err != nil {
+			d.owner.refuse(err)
+			return
+		}
+		report, passErr := d.owner.pass(ctx)
+		result.Ops = len(report.Changes)
+		result.Warnings = d.owner.warnings
+		if passErr != nil {
+			result.Warnings = append([]string{"loaded, but not all of it is in the table yet: " + passErr.Error()}, result.Warnings...)
+		}
+	})
+	if err == nil {
+		err = stopped
+	}
+	if err != nil {
+		var bad *ConfigError
+		if errors.As(err, &bad) {
+			result.Errors = bad.Lines
+		} else {
+			result.Errors = []string{err.Error()}
+		}
+		return result
+	}
+	result.Reloaded = true
+	return result
+}
+
+// switchTo makes next the configuration. Servers that it lacks begin to drain.
+// After an error nothing has changed.
+func (o *owner) switchTo(next *loaded) error {
+	if err := o.monitor.Set(fleet.Probes(next.Config)); err != nil {
+		return fmt.Errorf("checks: %w", err)
+	}
+	if o.fleet != nil {
+		o.mem.drains = o.mem.drains.Leave(o.fleet, next.Config, time.Now())
+	}
+	o.loaded = next
+	o.reloadErr = ""
+	o.mirror.setInterval(next.MirrorInterval)
+	o.warn()
+	o.log.Info("configuration loaded", "file", next.file, "sha256", next.sha256,
+		"services", len(next.VirtualServices))
+	return nil
+}
+
+// refuse notes that a reload was refused.
+func (o *owner) refuse(err error) {
+	o.reloadErr = err.Error()
+	o.log.Error("reload refused, the running configuration stays", "err", err)
+	o.publish()
+}

@@ -1,0 +1,249 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+const goodFile = `
+virtual_services:
+  - name: web
+    address: 192.0.2.1:80
+    real_servers:
+      - {address: 10.0.0.2:80, weight: 3}
+      - {address: 10.0.0.3:80, weight: 2}
+`
+
+// file writes a configuration and returns its path.
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lbd.yaml")
+	rewrite(t, path, text)
+	return path
+}
+
+func rewrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startFile starts a daemon with a configuration file.
+func (r *rig) startFile(path string) *process {
+	r.t.Helper()
+	l, err := load(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p := r.run(l)
+	synctest.Wait()
+	return p
+}
+
+func (p *process) mustStatus() api.Status {
+	p.r.t.Helper()
+	st, err := p.Status(p.r.t.Context())
+	if err != nil {
+		p.r.t.Fatal(err)
+	}
+	return st
+}
+
+func TestReload(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		path := writeFile(t, goodFile)
+		p := r.startFile(path)
+		before := p.mustStatus()
+		rewrite(t, path, strings.Replace(goodFile, "weight: 3", "weight: 7", 1))
+		res, err := p.Reload(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(api.ReloadResult{Reloaded: true, Ops: 1}, res); diff != "" {
+			t.Errorf("result (-want +got):\n%s", diff)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=7 10.0.0.3:80=2")
+		if after := p.mustStatus(); after.ConfigSHA256 == before.ConfigSHA256 || after.LastReloadError != "" {
+			t.Errorf("status: want another sha256 and no error, got %+v", after)
+		}
+		if got := r.noticed(); !strings.Contains(got, "RELOADING=1\nMONOTONIC_USEC=") || !strings.HasSuffix(got, "READY=1") {
+			t.Errorf("service manager: want RELOADING and then READY, got\n%s", got)
+		}
+	})
+}
+
+// A file that cannot be used changes nothing but the status and the log.
+func TestReloadRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, text, want string
+	}{
+		{"syntax", "virtual_services: [", "lbd.yaml:2:1: not YAML"},
+		{"unknown key", "nosuch: 1\n" + goodFile, `lbd.yaml:1:1: unknown key "nosuch"`},
+		{"socket", goodFile + "socket: {path: /run/other.sock}\n", `socket.path: changed from "/run/lbd/lbd.sock" to "/run/other.sock", which needs a restart of lbd`},
+		{"netns", goodFile + "netns: other\n", `netns: changed from "" to "other", which needs a restart of lbd`},
+		{"engine", goodFile + "engine: kernel\n", `engine: changed from "auto" to "kernel", which needs a restart of lbd`},
+		{"gone", "", "no such file or directory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				path := writeFile(t, goodFile)
+				p := r.startFile(path)
+				before := p.mustStatus()
+				r.table.ResetRequests()
+				if tt.text == "" {
+					if err := os.Remove(path); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					rewrite(t, path, tt.text)
+				}
+				r.hangup <- syscall.SIGHUP
+				synctest.Wait()
+				if !strings.Contains(r.log.String(), "reload refused") {
+					t.Errorf("log: want the refusal, got\n%s", r.log)
+				}
+				res, err := p.Reload(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res.Reloaded || len(res.Errors) != 1 || !strings.Contains(res.Errors[0], tt.want) {
+					t.Errorf("result: want the error %q, got %+v", tt.want, res)
+				}
+				after := p.mustStatus()
+				if after.ConfigSHA256 != before.ConfigSHA256 || !strings.Contains(after.LastReloadError, tt.want) {
+					t.Errorf("status: want the old sha256 and the error %q, got %+v", tt.want, after)
+				}
+				if n := r.table.Requests().Writes; n != 0 {
+					t.Errorf("writes: want 0, got %d", n)
+				}
+				r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")
+
+				rewrite(t, path, goodFile)
+				if res, err := p.Reload(t.Context()); err != nil || !res.Reloaded {
+					t.Errorf("reload of the good file: want it loaded, got %+v, %v", res, err)
+				}
+				if st := p.mustStatus(); st.LastReloadError != "" {
+					t.Errorf("status after a good reload: want no error, got %q", st.LastReloadError)
+				}
+			})
+		})
+	}
+}
+
+// What is validated is what is loaded: the file is read once (keepalived
+// 32e78047). A FIFO gives its bytes only once.
+func TestReloadReadsOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path := writeFile(t, goodFile)
+	l, err := load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.run(l)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		written <- os.WriteFile(path, []byte(strings.Replace(goodFile, "weight: 3", "weight: 7", 1)), 0)
+	}()
+	res, err := p.Reload(t.Context())
+	if err := errors.Join(err, <-written); err != nil {
+		t.Fatal(err)
+	}
+	if !res.Reloaded {
+		t.Fatalf("reload: want it loaded, got %+v", res)
+	}
+	r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=7 10.0.0.3:80=2")
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.startFile(writeFile(t, goodFile))
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{Active: 5})
+		r.table.SetConns(dkey(vip, rs2), ipvs.Conns{Active: 9})
+		r.table.ResetRequests()
+		plan, err := p.Diff(t.Context(), api.File{Name: "new.yaml", Content: `
+virtual_services:
+  - name: web
+    address: 192.0.2.1:80
+    scheduler: wrr
+    real_servers:
+      - {address: 10.0.0.2:80, weight: 4}
+      - {address: 10.0.0.4:80, weight: 1}
+`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := api.Plan{Steps: []api.Step{
+			{Op: "update service", Service: "web", Change: "scheduler wlc -> wrr"},
+			{Op: "add destination", Service: "web", RealServer: "10.0.0.4:80", Change: "weight 1, forwarding Masq"},
+			{Op: "update destination", Service: "web", RealServer: "10.0.0.2:80", Change: "weight 3 -> 4"},
+			{Op: "drain destination", Service: "web", RealServer: "10.0.0.3:80", Change: "weight 2 -> 0", ActiveConnections: 5},
+		}}
+		if diff := cmp.Diff(want, plan); diff != "" {
+			t.Errorf("plan (-want +got):\n%s", diff)
+		}
+		if plan, err = p.Diff(t.Context(), api.File{Name: "same.yaml", Content: goodFile}); err != nil || len(plan.Steps) != 0 {
+			t.Errorf("plan of the same file: want no step, got %+v, %v", plan, err)
+		}
+		if plan, err = p.Diff(t.Context(), api.File{Name: "bad.yaml", Content: "x: 1\n"}); err != nil || len(plan.Errors) == 0 {
+			t.Errorf("plan of a bad file: want errors, got %+v, %v", plan, err)
+		}
+		if n := r.table.Requests().Writes; n != 0 {
+			t.Errorf("writes: want 0, got %d", n)
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.table.SetSchedulers("wlc", "rr")
+		p := r.startFile(writeFile(t, goodFile))
+		file := strings.Replace(goodFile, "name: web", "name: web\n    scheduler: wrr", 1)
+		for range 2 {
+			rep, err := p.Check(t.Context(), api.File{Name: "new.yaml", Content: file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := api.CheckReport{HostErrors: []string{"scheduler wrr: not in this kernel"}}
+			if diff := cmp.Diff(want, rep); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+		}
+		rep, err := p.Check(t.Context(), api.File{Name: "bad.yaml", Content: "x: 1\n"})
+		if err != nil || len(rep.Errors) == 0 || !strings.HasPrefix(rep.Errors[0], "bad.yaml:1:1: ") {
+			t.Errorf("report of a bad file: want its errors, got %+v, %v", rep, err)
+		}
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")
+		if len(r.load().Owned) != 1 {
+			t.Errorf("owned: want 1 service, got %v", r.load().Owned)
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package daemon
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// A server that was down stays down over kill -9, and comes back by its first
+// passed check (kubernetes#92019).
+func TestKillKeepsDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)))
+		p := r.start(c)
+		r.net.set(rs2, errRefused)
+		after(decided)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+		p.kill()
+
+		// It recovers while nobody looks. Until a check says so it stays down.
+		r.net.set(rs2, nil)
+		r.net.slow(500 * time.Millisecond)
+		r.table.ResetRequests()
+		p = r.start(c)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+		if n := r.table.Requests().Writes; n != 0 {
+			t.Errorf("writes of a restart over a right table: want 0, got %d", n)
+		}
+		if s, _ := p.stateOf(vip, rs2); s != fleet.Down {
+			t.Errorf("state before the first check: want down, got %s", s)
+		}
+		// One result decides after a restart, although rise is 2.
+		after(600 * time.Millisecond)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")
+	})
+}
+
+// Without memory a weight 0 in the table is nothing that lbd wants: the desired
+// weight is never read from the table (kubernetes#108319).
+func TestWeightIsNotReadFromTable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := service(vip, server(rs2, 3)).Service
+		if err := r.table.Do(
+			ipvs.Op{Kind: ipvs.OpAddService, Service: s},
+			ipvs.Op{Kind: ipvs.OpAddDestination, Service: s, Destination: server(rs2, 0).Destination},
+		); err != nil {
+			t.Fatal(err)
+		}
+		r.start(conf(service(vip, r.checked(rs2, 3))))
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3")
+	})
+}
+
+// Whenever lbd dies, what it knew of a failed server and of its services must
+// have been written before the table was.
+func TestMemoryComesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var creates, quiesces int
+		r.table.SetHooks(hooks(func(op ipvs.Op) {
+			m := r.load()
+			switch {
+			case op.Kind == ipvs.OpAddService:
+				creates++
+				if _, ok := m.Owned[op.Service.ServiceKey]; !ok {
+					t.Errorf("%v is created before it is owned", op.Service.ServiceKey)
+				}
+			case op.Kind == ipvs.OpUpdateDestination && op.Destination.Weight == 0:
+				quiesces++
+				k := ipvs.DestinationKey{Service: op.Service.ServiceKey, Address: op.Destination.Address}
+				if !m.Health[k].Down {
+					t.Errorf("%v gets weight 0 before it is remembered as down", k)
+				}
+			}
+		}))
+		r.start(conf(service(vip, r.checked(rs2, 3)), service(vip2, r.checked(rs2, 3))))
+		r.net.set(rs2, errRefused)
+		after(decided)
+		if creates != 2 || quiesces != 2 {
+			t.Errorf("want 2 services created and 2 servers quiesced, got %d and %d", creates, quiesces)
+		}
+	})
+}
+
+// A full disk must not keep the weight of a dead server, and no service may be
+// created that lbd would not know again.
+func TestMemoryFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.start(conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2))))
+		r.mu.Lock()
+		r.saveErr = errRefused
+		r.mu.Unlock()
+		r.net.set(rs2, errRefused)
+		after(decided)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+		if err := p.switchTo(conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)), service(vip2, server(rs2, 1)))); err == nil {
+			t.Error("pass with a memory that cannot be saved: want an error, got none")
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+		r.mu.Lock()
+		r.saveErr = nil
+		r.mu.Unlock()
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2", "TCP 192.0.2.2:80 wlc: 10.0.0.2:80=1")
+	})
+}
+
+// A service that is created but not yet filled when lbd dies is completed, one
+// that left the configuration meanwhile is removed.
+func TestKillInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, next := range []struct {
+		name string
+		conf *config.Config
+		want []string
+	}{
+		{"same", conf(service(vip, server(rs2, 3))), []string{"TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3"}},
+		{"gone", conf(service(vip2, server(rs2, 3))), []string{"TCP 192.0.2.2:80 wlc: 10.0.0.2:80=3"}},
+	} {
+		t.Run(next.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				blocked := make(chan struct{})
+				r.table.SetHooks(hooks(func(op ipvs.Op) {
+					if op.Kind == ipvs.OpAddDestination {
+						<-blocked
+					}
+				}))
+				p := r.start(conf(service(vip, server(rs2, 3))))
+				r.wantTable("TCP 192.0.2.1:80 wlc:")
+				stored := r.load() // as it is when lbd dies here
+				r.table.SetHooks(hooks(nil))
+				close(blocked)
+				p.kill()
+				r.stored = stored
+				r.table.Clear()
+				if err := r.table.Do(ipvs.Op{Kind: ipvs.OpAddService, Service: service(vip).Service}); err != nil {
+					t.Fatal(err)
+				}
+
+				r.start(next.conf)
+				r.wantTable(next.want...)
+			})
+		})
+	}
+}
+
+// Somebody's services are left alone by everything (kube-vip#745).
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		foreign := ipvs.Service{ServiceKey: key("192.0.2.9:80"), Scheduler: "rr"}
+		if err := r.table.Do(ipvs.Op{Kind: ipvs.OpAddService, Service: foreign}); err != nil {
+			t.Fatal(err)
+		}
+		p := r.start(conf(service(vip, server(rs2, 1))))
+		if err := p.switchTo(conf()); err != nil {
+			t.Fatal(err)
+		}
+		after(10 * time.Minute)
+		r.wantTable("TCP 192.0.2.9:80 rr:")
+		st, err := p.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(st.Foreign) != 1 || st.Foreign[0] != "TCP 192.0.2.9:80" {
+			t.Errorf("foreign: want [TCP 192.0.2.9:80], got %v", st.Foreign)
+		}
+		c := conf()
+		c.Exclusive = true
+		if err := p.switchTo(c); err != nil {
+			t.Fatal(err)
+		}
+		r.wantTable()
+	})
+}

@@ -1,0 +1,155 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/memory"
+	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/internal/version"
+)
+
+// The defaults of Options.
+const (
+	DefaultConfigFile = "/etc/lbd/lbd.yaml"
+	DefaultRunDir     = "/run/lbd"
+)
+
+// exitTimeout bounds what on_exit: clear may take.
+const exitTimeout = 20 * time.Second
+
+// Options are what the daemon is told by its command line.
+type Options struct {
+	// ConfigFile is the path of lbd.yaml, RunDir that of what lbd remembers.
+	ConfigFile, RunDir string
+	// Logger must not be nil.
+	Logger *slog.Logger
+	// Hangup asks for a reload with each value; it may be nil.
+	Hangup <-chan os.Signal
+}
+
+// Run runs the daemon until ctx is done. The error is a *ConfigError if the
+// configuration cannot be used, and a *memory.LockedError if another lbd runs.
+func Run(ctx context.Context, o Options) (err error) {
+	cfg, err := load(o.ConfigFile)
+	if err != nil {
+		return err
+	}
+	for _, w := range cfg.Warnings {
+		o.Logger.Warn(w)
+	}
+	gid, err := groupID(cfg.SocketGroup)
+	if err != nil {
+		return err
+	}
+	store, err := memory.Open(o.RunDir, o.Logger)
+	if err != nil {
+		return err
+	}
+	defer joinClose(&err, store)
+	mem, err := store.Load()
+	if err != nil {
+		return err
+	}
+	if l, _ := recall(mem, time.Now()); !l.empty() && l.netns != cfg.NetNS {
+		return fmt.Errorf("lbd still owns services, addresses or sysctls in network namespace %q, and the configuration says %q: run lbd --clear first",
+			l.netns, cfg.NetNS)
+	}
+	m, err := openMachine(ctx, cfg.NetNS)
+	if err != nil {
+		return err
+	}
+	defer joinClose(&err, m)
+	listener, err := api.Listen(cfg.SocketPath, gid)
+	if err != nil {
+		return err
+	}
+	// The server closes it; this is for errors before that.
+	defer listener.Close()
+
+	d, err := assemble(parts{
+		log: o.Logger, engine: m.engine, watched: m.watched, host: m.host, env: m.env, store: store,
+		notifier: newNotifier(o.Logger), loaded: cfg, mem: mem, hangup: o.Hangup,
+	})
+	if err != nil {
+		return err
+	}
+	d.engineReason = reason(cfg.Config)
+	d.engineVersion = m.version
+	o.Logger.Info("starting", "version", version.String(), "config", cfg.file, "engine", "kernel", "ipvs", m.version)
+	server := api.NewServer(d, api.Options{Logger: o.Logger, Allow: api.AllowGroup(gid)})
+	err = d.run(ctx, listener, server)
+	return errors.Join(err, d.exit(ctx))
+}
+
+// exit does what on_exit says, after run.
+func (d *Daemon) exit(ctx context.Context) error {
+	l := d.owner.loaded
+	if l.OnExit != config.OnExitClear {
+		d.log.Info("stopped, the table stays", "on_exit", l.OnExit)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitTimeout)
+	defer cancel()
+	return d.owner.clear(ctx)
+}
+
+// Clear removes from the host what a dead lbd left. It fails with a
+// *memory.LockedError while one lives.
+func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
+	store, err := memory.Open(runDir, log)
+	var locked *memory.LockedError
+	if errors.As(err, &locked) {
+		return fmt.Errorf("%w: stop it first, or set on_exit: clear", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer joinClose(&err, store)
+	mem, err := store.Load()
+	if err != nil {
+		return err
+	}
+	o := &owner{log: log, store: store, reconciler: &reconcile.Reconciler{Logger: log}}
+	if o.mem, _ = recall(mem, time.Now()); o.mem.empty() {
+		log.Info("nothing to clear", "run_dir", runDir)
+		return nil
+	}
+	m, err := openMachine(ctx, o.mem.netns)
+	if err != nil {
+		return err
+	}
+	defer joinClose(&err, m)
+	o.engine, o.host = m.engine, m.host
+	return o.clear(ctx)
+}
+
+// reason says why the engine is what it is.
+func reason(c *config.Config) string {
+	if c.Engine == config.EngineKernel {
+		return "engine: kernel in the configuration"
+	}
+	return "engine: auto, and the kernel has IPVS"
+}
+
+// groupID returns the ID of a group, that of root for none.
+func groupID(name string) (int, error) {
+	if name == "" {
+		return 0, nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, fmt.Errorf("socket.group: %w: create it (groupadd --system %s) or name another", err, name)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+func joinClose(err *error, c interface{ Close() error }) { *err = errors.Join(*err, c.Close()) }

@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/version"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// Status implements api.Backend.
+func (d *Daemon) Status(context.Context) (api.Status, error) {
+	v, now := d.owner.view.Load(), time.Now()
+	s := api.Status{
+		Version:         version.String(),
+		PID:             os.Getpid(),
+		UptimeSeconds:   now.Sub(d.started).Seconds(),
+		Time:            now,
+		Engine:          "kernel",
+		EngineReason:    d.engineReason,
+		EngineVersion:   d.engineVersion,
+		ConfigFile:      v.loaded.file,
+		ConfigLoaded:    v.loaded.at,
+		ConfigSHA256:    v.loaded.sha256,
+		LastReloadError: v.reloadErr,
+		Sync:            v.sync.api(now),
+		Mirror:          d.mirror.api(now),
+		Foreign:         []string{},
+		Sysctls:         v.loaded.Sysctls,
+		Warnings:        slices.Concat(v.loaded.Warnings, v.warnings),
+	}
+	s.Services, s.RealServers = v.counts()
+	for _, e := range d.foreign(v) {
+		s.Foreign = append(s.Foreign, e.ServiceKey.String())
+	}
+	return s, nil
+}
+
+func (m *mirror) api(now time.Time) api.Mirror {
+	a := api.Mirror{CountsAgeSeconds: -1, StatsAgeSeconds: -1}
+	if c := m.counts.Load(); c != nil {
+		a.CountsAgeSeconds = age(now, c.at)
+	}
+	if s := m.stats.Load(); s != nil {
+		a.StatsAgeSeconds = age(now, s.at)
+	}
+	if err := m.lastErr(); err != nil {
+		a.LastError = err.Error()
+	}
+	return a
+}
+
+// counts counts services and real servers by state. A service is up while it
+// has a server that takes connections.
+func (v *view) counts() (services, servers api.Counts) {
+	if v.fleet == nil {
+		return services, servers
+	}
+	for i := range v.fleet.Services {
+		s := &v.fleet.Services[i]
+		before := servers
+		for j := range s.Servers {
+			count(&servers, s.Servers[j].State)
+		}
+		switch {
+		case s.Leaving:
+			count(&services, fleet.Draining)
+		case servers.Up > before.Up:
+			count(&services, fleet.Up)
+		case servers.Pending > before.Pending:
+			count(&services, fleet.Pending)
+		default:
+			count(&services, fleet.Down)
+		}
+	}
+	return services, servers
+}
+
+// count adds a thing in a state. What is not checked is up.
+func count(c *api.Counts, s fleet.State) {
+	c.Total++
+	switch s {
+	case fleet.Up, fleet.Unchecked:
+		c.Up++
+	case fleet.Pending:
+		c.Pending++
+	case fleet.Down:
+		c.Down++
+	case fleet.Draining:
+		c.Draining++
+	}
+}
+
+// foreign returns the services in the table that are not lbd's.
+func (d *Daemon) foreign(v *view) []ipvs.TableEntry {
+	st := d.mirror.stats.Load()
+	if st == nil {
+		return nil
+	}
+	var list []ipvs.TableEntry
+	for _, e := range st.table {
+		if _, ours := v.mem.owned[e.ServiceKey]; !ours {
+			list = append(list, e)
+		}
+	}
+	return list
+}

@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// view is what the owner shows of itself after each pass. It is immutable, so
+// that nobody who looks waits for the owner or holds it up.
+type view struct {
+	loaded    *loaded
+	fleet     *fleet.Fleet
+	since     map[ipvs.DestinationKey]since
+	sync      syncState
+	reloadErr string
+	warnings  []string
+	// mem is what lbd remembers, for the plan of a reload.
+	mem *ledger
+}
+
+// since is a state of a real server with when it began.
+type since struct {
+	state fleet.State
+	at    time.Time
+}
+
+// syncState says how well the table follows the configuration.
+type syncState struct {
+	lastSuccess time.Time
+	// lastErr is sticky until the next full success.
+	lastErr       error
+	passes        uint64
+	ops, failed   uint64
+	drift         uint64
+	lastDrift     string
+	lastDriftTime time.Time
+}
+
+func (s *syncState) api(now time.Time) api.Sync {
+	a := api.Sync{
+		LastSuccess:   s.lastSuccess,
+		AgeSeconds:    age(now, s.lastSuccess),
+		Passes:        s.passes,
+		Ops:           s.ops,
+		FailedOps:     s.failed,
+		Drift:         s.drift,
+		LastDrift:     s.lastDrift,
+		LastDriftTime: s.lastDriftTime,
+	}
+	if s.lastErr != nil {
+		a.LastError = s.lastErr.Error()
+	}
+	return a
+}
+
+// age returns the seconds since t, -1 for the zero time.
+func age(now, t time.Time) float64 {
+	if t.IsZero() {
+		return -1
+	}
+	return now.Sub(t).Seconds()
+}
+
+// finish takes the outcome of a pass: counters, the next pass, the view, logs and
+// the service manager.
+func (o *owner) finish(report reconcile.Report, err error) {
+	now := time.Now()
+	o.sync.passes++
+	o.sync.ops += uint64(len(report.Changes))
+	o.sync.failed += uint64(report.Failed)
+	for _, d := range report.Drift {
+		o.sync.drift++
+		o.sync.lastDrift, o.sync.lastDriftTime = d.String(), now
+		o.log.Warn("somebody else changed the table, repaired", "drift", d.String())
+	}
+	o.noteOutcome(err, now)
+	o.noteDrains(report, err, now)
+	if o.fleet != nil {
+		o.announce(report, err)
+		o.noteStates(now)
+	}
+	o.publish()
+	o.schedule(err)
+	if len(report.Changes) > 0 {
+		o.mirror.poke()
+	}
+	closeOnce(o.tried)
+	if err == nil {
+		closeOnce(o.synced)
+	}
+}
+
+// noteOutcome keeps the error and logs when it comes, changes and goes.
+func (o *owner) noteOutcome(err error, now time.Time) {
+	last := o.sync.lastErr
+	switch {
+	case err == nil:
+		o.sync.lastSuccess = now
+		if last != nil {
+			o.log.Info("the table follows the configuration again")
+		}
+	case last == nil || last.Error() != err.Error():
+		o.log.Error("the table does not follow the configuration, trying again", "err", err)
+	}
+	o.sync.lastErr = err
+}
+
+// noteDrains notes since when the table has had the weight 0 of each draining
+// server.
+func (o *owner) noteDrains(report reconcile.Report, err error, now time.Time) {
+	acked := make(map[ipvs.DestinationKey]time.Time, len(o.mem.drains))
+	written := writtenServers(report)
+	for _, d := range o.mem.drains {
+		k := d.Key()
+		if at, ok := o.drained[k]; ok {
+			acked[k] = at
+		} else if err == nil || written[k] {
+			acked[k] = now
+		}
+	}
+	o.drained = acked
+}
+
+// writtenServers returns the real servers of which the table took a write.
+func writtenServers(report reconcile.Report) map[ipvs.DestinationKey]bool {
+	written := make(map[ipvs.DestinationKey]bool)
+	for _, c := range report.Changes {
+		if c.Destination.Address.IsValid() {
+			written[ipvs.DestinationKey{Service: c.Op.Service.ServiceKey, Address: c.Destination.Address}] = true
+		}
+	}
+	return written
+}
+
+// noteStates notes since when each server has been in its state.
+func (o *owner) noteStates(now time.Time) {
+	next := make(map[ipvs.DestinationKey]since, len(o.since))
+	for i := range o.fleet.Services {
+		s := &o.fleet.Services[i]
+		for j := range s.Servers {
+			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}
+			was, ok := o.since[k]
+			if !ok || was.state != s.Servers[j].State {
+				was = since{s.Servers[j].State, now}
+			}
+			next[k] = was
+		}
+	}
+	o.since = next
+}
+
+// publish shows the present state to everybody.
+func (o *owner) publish() {
+	v := &view{
+		loaded:    o.loaded,
+		fleet:     o.fleet,
+		since:     o.since,
+		sync:      o.sync,
+		reloadErr: o.reloadErr,
+		warnings:  o.warnings,
+		mem:       o.mem.clone(),
+	}
+	o.view.Store(v)
+	o.notifier.say(v.status())
+}
+
+// status is the state in one line, for the service manager.
+func (v *view) status() string {
+	if v.fleet == nil {
+		return fmt.Sprintf("starting: %v", v.sync.lastErr)
+	}
+	_, servers := v.counts()
+	text := fmt.Sprintf("%d virtual services, %d real servers, %d down, %d draining",
+		len(v.fleet.Services), servers.Total, servers.Down, servers.Draining)
+	if v.sync.lastErr != nil {
+		text += "; the table does not follow: " + v.sync.lastErr.Error()
+	}
+	if v.reloadErr != "" {
+		text += "; last reload refused"
+	}
+	return text
+}
+
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
