@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -97,7 +98,7 @@ func (n *Namespace) Close() error { return n.file.Close() }
 // Do calls fn with its thread inside the namespace, and returns fn's error. What
 // fn opens stays in the namespace: sockets, netlink connections, files below
 // /proc/thread-self/net and /proc/sys/net. Goroutines that fn starts run outside. Keep fn short:
-// it occupies a thread. A panic of fn is passed on.
+// it occupies a thread. A panic of fn is passed on as text, with its stack.
 //
 // When the thread cannot go back, fn's error is returned all the same and the
 // thread is thrown away.
@@ -107,7 +108,7 @@ func (n *Namespace) Do(fn func() error) error {
 	}
 	type outcome struct {
 		err      error
-		panicked any
+		panicked string
 	}
 	done := make(chan outcome, 1)
 	// A goroutine of its own, because a thread that is left in the wrong
@@ -115,13 +116,15 @@ func (n *Namespace) Do(fn func() error) error {
 	go func() {
 		out := outcome{err: errors.New("the function ended its goroutine")}
 		defer func() {
-			out.panicked = recover()
+			if v := recover(); v != nil {
+				out.panicked = fmt.Sprintf("%v\n\n%s", v, debug.Stack())
+			}
 			done <- out
 		}()
 		out.err = n.enter(fn)
 	}()
 	out := <-done
-	if out.panicked != nil {
+	if out.panicked != "" {
 		panic(out.panicked)
 	}
 	return out.err

@@ -44,3 +44,6 @@ func (n *Namespace) RemoveVIPs(string, []netip.Addr) ([]netip.Addr, error) { ret
 
 // ListVIPs returns an error.
 func (n *Namespace) ListVIPs(string) ([]VIP, error) { return nil, errSystem() }
+
+// ReadFacts returns an error.
+func (n *Namespace) ReadFacts(Needs) (Facts, error) { return Facts{}, errSystem() }

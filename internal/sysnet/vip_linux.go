@@ -11,9 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dumpTries bounds the repetitions of a list that changed while it was read.
-const dumpTries = 10
-
 // AddVIPs gives addresses, as /32 or /128, to an interface and returns those
 // that it added: an address that the interface has already, with any prefix
 // length, is someone else's. Addresses that cannot be added do not keep the
@@ -151,27 +148,29 @@ func changeVIP(command, flags, link int, vip netip.Addr) error {
 }
 
 // listVIPs returns the addresses of the interface with the index.
-func listVIPs(link int) (vips []VIP, err error) {
-	for range dumpTries {
+func listVIPs(link int) ([]VIP, error) {
+	all, err := listAddresses()
+	return all[link], err
+}
+
+// listAddresses returns all addresses of the thread's namespace by the index of
+// their interface.
+func listAddresses() (map[int][]VIP, error) {
+	msgs, err := retryDump(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP)
 		req.AddData(nl.NewIfAddrmsg(unix.AF_UNSPEC))
-		var msgs [][]byte
-		msgs, err = req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
-		if errors.Is(err, netlink.ErrDumpInterrupted) {
-			continue
-		}
-		if err != nil {
-			break
-		}
-		for _, m := range msgs {
-			index, v, ok := parseAddress(m)
-			if ok && index == link {
-				vips = append(vips, v)
-			}
-		}
-		return vips, nil
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	return nil, fmt.Errorf("list addresses: %w", err)
+	all := make(map[int][]VIP)
+	for _, m := range msgs {
+		if index, v, ok := parseAddress(m); ok {
+			all[index] = append(all[index], v)
+		}
+	}
+	return all, nil
 }
 
 // hint adds what a person needs to know of an error.
