@@ -101,6 +101,8 @@ func notUnicast(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified():
 		return "the unspecified address is no host's"
+	case a.Is4() && a.As4()[0] == 0:
+		return "addresses of 0.0.0.0/8 are no host's"
 	case a.IsMulticast():
 		return "multicast addresses are not balanced"
 	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):

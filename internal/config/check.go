@@ -149,7 +149,7 @@ func (p *parser) checkOrName(n *node) check {
 }
 
 // probes applies checks to a real server.
-func (p *parser) probes(at *node, list []check, target netip.AddrPort) []healthcheck.Probe {
+func (p *parser) probes(list []check, target netip.AddrPort) []healthcheck.Probe {
 	var probes []healthcheck.Probe
 	for _, c := range list {
 		if c.bad {
@@ -163,7 +163,7 @@ func (p *parser) probes(at *node, list []check, target netip.AddrPort) []healthc
 			t = netip.AddrPortFrom(t.Addr(), c.port)
 		}
 		if t.Port() == 0 {
-			p.errorf(at, "the check of real server %s needs a port: give the check one, as the real server has port 0", target.Addr())
+			p.errorf(c.at, "check: needs a port, as the real server has port 0")
 			continue
 		}
 		probe := healthcheck.Probe{Method: c.method, Target: t, Timing: c.timing}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -64,6 +63,10 @@ func (p *parser) errorf(n *node, format string, args ...any) {
 		return
 	}
 	msg := fmt.Sprintf(format, args...)
+	// What is wrong with a service's value is found again at each real server.
+	if k := len(p.errs); k > 0 && p.errs[k-1] == (Error{p.file, n.line, n.col, msg}) {
+		return
+	}
 	if len(p.errs) == maxKept-1 {
 		p.full = true
 		msg = "too many errors: the rest of the file was not read"
@@ -145,7 +148,16 @@ func (p *parser) setTop(c *Config, k *key, v *node) {
 	case "timeouts":
 		p.object(v, k.object, func(k *key, v *node) {
 			d, _ := p.duration(k, v)
-			*map[string]*time.Duration{"tcp": &c.Timeouts.TCP, "tcp_fin": &c.Timeouts.TCPFin, "udp": &c.Timeouts.UDP}[k.name] = d
+			switch k.name {
+			case "tcp":
+				c.Timeouts.TCP = d
+			case "tcp_fin":
+				c.Timeouts.TCPFin = d
+			case "udp":
+				c.Timeouts.UDP = d
+			default:
+				panic(unhandled(k))
+			}
 		})
 	default:
 		panic(unhandled(k))

@@ -145,7 +145,7 @@ func (r *plainReader) mapping(indent, depth int) (*node, bool) {
 func (r *plainReader) mappingValue(colon, indent, depth int) (*node, bool) {
 	pos := r.skipBlank(colon + 1)
 	if pos < r.end {
-		return r.inline(pos, indent, depth)
+		return r.inline(pos, depth)
 	}
 	line, col := r.line, r.col(colon+1)
 	if !r.nextLine() {
@@ -178,7 +178,7 @@ func (r *plainReader) sequence(indent, depth int) (*node, bool) {
 			r.pos = pos
 			item, ok = r.mapping(r.col(pos)-1, depth+1)
 		} else {
-			item, ok = r.inline(pos, indent, depth)
+			item, ok = r.inline(pos, depth)
 		}
 		if !ok {
 			return nil, false
@@ -206,9 +206,9 @@ func (r *plainReader) skipBlank(pos int) int {
 	return pos
 }
 
-// inline reads a value that ends with its line, and goes to the next line, which
-// must not be part of it.
-func (r *plainReader) inline(pos, indent, depth int) (*node, bool) {
+// inline reads a value that ends with its line, and goes to the next line. The
+// caller refuses one that is indented further, as it may be part of the value.
+func (r *plainReader) inline(pos, depth int) (*node, bool) {
 	var n *node
 	var ok bool
 	switch c := r.text[pos]; {
@@ -222,10 +222,7 @@ func (r *plainReader) inline(pos, indent, depth int) (*node, bool) {
 	if !ok || r.skipBlank(pos) != r.end {
 		return nil, false
 	}
-	if !r.nextLine() || r.indent > indent {
-		return nil, false
-	}
-	return n, true
+	return n, r.nextLine()
 }
 
 // startsPlain says whether a plain scalar starts at pos for certain.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -106,10 +107,31 @@ func syntaxError(file string, data []byte, err error) Error {
 	if i := le.Mark.Index; i >= 0 && i < len(data) && data[i] == '\t' {
 		msg = "found a tab: YAML is indented with spaces"
 	}
+	if unquotedIPv6.Match(lineOf(data, line)) {
+		msg = "an IPv6 address with a port needs quotes, as YAML takes the bracket for a list"
+		return Error{file, line, col, msg}
+	}
 	if le.ContextMsg != "" && le.ContextMark.Line > 0 && le.ContextMark.Line != le.Mark.Line {
 		msg += fmt.Sprintf(" (%s that starts at line %d)", le.ContextMsg, le.ContextMark.Line)
 	}
 	return Error{file, line, col, "not YAML: " + strings.TrimSpace(msg)}
+}
+
+// unquotedIPv6 is what YAML refuses most surprisingly: "[2001:db8::10]:80"
+// without the quotes.
+var unquotedIPv6 = regexp.MustCompile(`[:,-] +\[[0-9a-fA-F:.]+\]:[0-9]`)
+
+// lineOf returns a line by its number, counted from 1.
+func lineOf(data []byte, number int) []byte {
+	for ; number > 1; number-- {
+		i := bytes.IndexByte(data, '\n')
+		if i < 0 {
+			return nil
+		}
+		data = data[i+1:]
+	}
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	return line
 }
 
 func position(n *yaml.Node) (line, col int) { return max(n.Line, 1), max(n.Column, 1) }

@@ -21,7 +21,6 @@ type serverDraft struct {
 	upper, lower     uint32
 	upperAt, lowerAt *node
 	checks           []check
-	checkAt          *node
 	onFailure        OnFailure
 	onFailureAt      *node
 	drainTimeout     time.Duration
@@ -29,7 +28,7 @@ type serverDraft struct {
 
 // forget makes what is set a default.
 func (d *serverDraft) forget() {
-	d.tunnelAt, d.upperAt, d.lowerAt, d.checkAt, d.onFailureAt = nil, nil, nil, nil, nil
+	d.tunnelAt, d.upperAt, d.lowerAt, d.onFailureAt = nil, nil, nil, nil
 }
 
 // setServer sets a key of a real server.
@@ -60,7 +59,6 @@ func (p *parser) setServer(d *serverDraft, k *key, v *node) {
 		i, _ := p.integer(k, v)
 		d.lower, d.lowerAt = uint32(i), v
 	case "check":
-		d.checkAt = v
 		d.checks = p.parseCheckList(v)
 	case "on_failure":
 		s, _ := p.word(k, v)
@@ -75,7 +73,11 @@ func (p *parser) setServer(d *serverDraft, k *key, v *node) {
 // addrPort reads an address with or without a port.
 func (p *parser) addrPort(k *key, v *node) (netip.Addr, int, bool) {
 	if v.kind != scalar || v.isNull() {
-		p.errorf(v, "%s: want an address, got %s", k.name, describe(v))
+		hint := ""
+		if v.kind == sequence {
+			hint = ": an IPv6 address in brackets needs quotes"
+		}
+		p.errorf(v, "%s: want an address, got %s%s", k.name, describe(v), hint)
 		return netip.Addr{}, noPort, false
 	}
 	a, port, problem := parseAddrPort(v.value)
@@ -165,7 +167,7 @@ func (p *parser) parseServer(n *node, sd *serviceDraft, svc *VirtualService) (Re
 	if svc.Protocol == ipvs.UDP {
 		p.warnTCPCheck(&d)
 	}
-	rs.Probes = p.probes(orNode(d.checkAt, d.addressAt), d.checks, addr)
+	rs.Probes = p.probes(d.checks, addr)
 	return rs, len(p.errs) == before
 }
 
