@@ -8,38 +8,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/netnstest"
 	"github.com/lbd-project/lbd/internal/vm/probe"
 	"golang.org/x/sys/unix"
 )
 
-// inRig skips on hosts, and fails where the tier is required.
-func inRig(t *testing.T) {
-	t.Helper()
-	if strings.Contains(os.Getenv("LBD_TEST_REQUIRE"), "ipvs") {
-		return
-	}
-	t.Skip("runs in the VM rig: make test-kernel")
-}
-
 func TestKernelRoot(t *testing.T) {
-	inRig(t)
+	netnstest.Require(t, "ipvs")
 	if uid := os.Geteuid(); uid != 0 {
 		t.Errorf("effective user = %d, want 0", uid)
 	}
-	var have unix.CapUserData
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{}
 	if err := unix.Capget(&head, &data[0]); err != nil {
 		t.Fatal(err)
 	}
-	have = data[0]
+	have := data[0]
 	if have.Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
 		t.Errorf("effective capabilities = %#x, want CAP_NET_ADMIN among them", have.Effective)
 	}
 }
 
 func TestKernelLoopbackIsUp(t *testing.T) {
-	inRig(t)
+	netnstest.Require(t, "ipvs")
 	i, err := net.InterfaceByName("lo")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +54,7 @@ func TestKernelLoopbackIsUp(t *testing.T) {
 }
 
 func TestKernelHasIPVS(t *testing.T) {
-	inRig(t)
+	netnstest.Require(t, "ipvs")
 	if err := probe.IPVS(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +65,7 @@ func TestKernelHasIPVS(t *testing.T) {
 }
 
 func TestKernelLoadsSchedulers(t *testing.T) {
-	inRig(t)
+	netnstest.Require(t, "ipvs")
 	const vip = "192.0.2.1:80"
 	for _, name := range []string{"rr", "wrr", "lc", "wlc", "sed", "nq", "sh", "mh", "dh", "lblc", "lblcr", "fo", "ovf"} {
 		ipvsadm(t, "-A", "-t", vip, "-s", name)
@@ -86,7 +77,7 @@ func TestKernelLoadsSchedulers(t *testing.T) {
 }
 
 func TestKernelLoadsLinks(t *testing.T) {
-	inRig(t)
+	netnstest.Require(t, "ipvs")
 	// Each kind is a module of its own, or two, that the kernel asks for by an
 	// alias.
 	for kind, args := range map[string]string{
@@ -120,7 +111,7 @@ func TestKernelLoadsLinks(t *testing.T) {
 }
 
 func TestKernelLoadsNetfilter(t *testing.T) {
-	inRig(t)
+	netnstest.Require(t, "ipvs")
 	const rules = `table inet lbdtest {
 		map pick { type mark : ipv4_addr; elements = { 1 : 192.0.2.1 } }
 		chain pre {
@@ -147,7 +138,7 @@ func TestKernelLoadsNetfilter(t *testing.T) {
 }
 
 func TestKernelHasSockets(t *testing.T) {
-	inRig(t)
+	netnstest.Require(t, "ipvs")
 	for name, s := range map[string][3]int{
 		"sctp":               {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
 		"packet":             {unix.AF_PACKET, unix.SOCK_RAW, 0},
