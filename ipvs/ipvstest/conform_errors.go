@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"math"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/lbd-project/lbd/ipvs"
@@ -129,43 +130,51 @@ func refusedOps() []refused {
 	return list
 }
 
-// errorCases returns one case an operation that must fail: it fails with the
-// right errors, names itself, and changes nothing.
-func errorCases() []testCase {
-	var cases []testCase
-	for _, r := range refusedOps() {
-		cases = append(cases, testCase{"refused/" + r.name, func(s *subject) {
-			mark := markService(ipvs.IPv4, 7)
-			s.apply(addService(web), addService(web6), addService(mark),
-				add(web, mixed), add(web, here), add(web6, here6))
-			failed := s.fails(r.op)
-			if len(failed) != 1 || failed[0].Index != 0 {
-				s.Fatalf("failures: want one of operation 0, got %+v", failed)
-			}
-			err := failed[0].Err
-			for _, want := range r.want {
-				if !errors.Is(err, want) {
-					s.Errorf("error %q does not match %q", err, want)
-				}
-			}
-			for _, other := range sentinels {
-				if len(r.want) > 1 && other != r.want[0] && errors.Is(err, other) {
-					s.Errorf("error %q matches %q too", err, other)
-				}
-			}
-			if err.Op != r.op.Kind.String() {
-				s.Errorf("Op: want %q, got %q", r.op.Kind, err.Op)
-			}
-			if err.Service != r.op.Service.ServiceKey {
-				s.Errorf("Service: want %v, got %v", r.op.Service.ServiceKey, err.Service)
-			}
-			if err.Destination != r.op.Destination.Address {
-				s.Errorf("Destination: want %v, got %v", r.op.Destination.Address, err.Destination)
-			}
-			s.holds(entry{web, []ipvs.Destination{here, mixed}}, entry{web6, []ipvs.Destination{here6}}, entry{mark, nil})
-		}})
+// errorCases are operations that must fail: each fails with the right errors,
+// names itself, and changes nothing, so that one table does for all of them.
+var errorCases = []testCase{
+	{"refused", func(s *subject) {
+		mark := markService(ipvs.IPv4, 7)
+		s.apply(addService(web), addService(web6), addService(mark),
+			add(web, mixed), add(web, here), add(web6, here6))
+		unchanged := []entry{{web, []ipvs.Destination{here, mixed}}, {web6, []ipvs.Destination{here6}}, {mark, nil}}
+		for _, r := range refusedOps() {
+			s.Run(r.name, func(t *testing.T) {
+				s := &subject{T: t, table: s.table}
+				s.refuses(r)
+				s.holds(unchanged...)
+			})
+		}
+	}},
+}
+
+// refuses checks that an operation fails as it should.
+func (s *subject) refuses(r refused) {
+	s.Helper()
+	failed := s.fails(r.op)
+	if len(failed) != 1 || failed[0].Index != 0 {
+		s.Fatalf("failures: want one of operation 0, got %+v", failed)
 	}
-	return cases
+	err := failed[0].Err
+	for _, want := range r.want {
+		if !errors.Is(err, want) {
+			s.Errorf("error %q does not match %q", err, want)
+		}
+	}
+	for _, other := range sentinels {
+		if len(r.want) > 1 && other != r.want[0] && errors.Is(err, other) {
+			s.Errorf("error %q matches %q too", err, other)
+		}
+	}
+	if err.Op != r.op.Kind.String() {
+		s.Errorf("Op: want %q, got %q", r.op.Kind, err.Op)
+	}
+	if err.Service != r.op.Service.ServiceKey {
+		s.Errorf("Service: want %v, got %v", r.op.Service.ServiceKey, err.Service)
+	}
+	if err.Destination != r.op.Destination.Address {
+		s.Errorf("Destination: want %v, got %v", r.op.Destination.Address, err.Destination)
+	}
 }
 
 var sentinels = []error{

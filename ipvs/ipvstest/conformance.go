@@ -33,7 +33,7 @@ var (
 // through t.Cleanup. No address that the cases use may belong to the table's
 // host, and the loopback device of the table's network namespace must be up.
 func Conformance(t *testing.T, newTable func(t *testing.T) Table) {
-	for _, c := range slices.Concat(readCases, serviceCases, destinationCases, errorCases(), batchCases) {
+	for _, c := range slices.Concat(readCases, serviceCases, destinationCases, errorCases, batchCases) {
 		t.Run(c.name, func(t *testing.T) {
 			c.run(&subject{T: t, table: newTable(t)})
 		})
