@@ -18,8 +18,10 @@ import (
 
 // commandLine is the kernel's. A panic restarts the machine, which ends QEMU.
 // Watchdogs are off: on a busy host a guest stalls through no fault of its own.
+// The time stamp counter is the host's, but the kernel mistrusts it on an
+// emulated processor, and its next best clock leaves the guest at every reading.
 const commandLine = "console=ttyS0 panic=-1 oops=panic reboot=t quiet mitigations=off nowatchdog " +
-	"rcupdate.rcu_cpu_stall_suppress=1 tsc=unstable"
+	"rcupdate.rcu_cpu_stall_suppress=1 tsc=reliable"
 
 // bootLimit is how long a guest may take until it says hello. An idle host
 // needs 2 seconds.
