@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -105,12 +106,12 @@ func (o *owner) setTimeouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keep := func(want, have *ipvs.Timeouts) bool {
-		return (want.TCP == 0 || want.TCP == have.TCP) &&
-			(want.TCPFin == 0 || want.TCPFin == have.TCPFin) &&
-			(want.UDP == 0 || want.UDP == have.UDP)
+	want = ipvs.Timeouts{
+		TCP:    cmp.Or(want.TCP, have.TCP),
+		TCPFin: cmp.Or(want.TCPFin, have.TCPFin),
+		UDP:    cmp.Or(want.UDP, have.UDP),
 	}
-	if keep(&want, &have) {
+	if want == have {
 		return nil
 	}
 	if err := o.engine.SetTimeouts(ctx, want); err != nil {

@@ -12,16 +12,24 @@ import (
 	"github.com/lbd-project/lbd/ipvs"
 )
 
-// pass makes the host and the table what they should be: decide, remember, and
-// only then write. It goes on after an error, so that one refused service does
-// not hold up a failed server of another, and returns what it wrote and every
-// error. The next pass is due by its outcome.
+// pass makes the host and the table what they should be, and says so. It returns
+// what it wrote and every error. The next pass is due by its outcome.
 func (o *owner) pass(ctx context.Context) (reconcile.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	bounded, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
+	report, err := o.follow(bounded)
+	if ctx.Err() == nil { // what a stop interrupts is no failure
+		o.finish(report, err)
+	}
+	return report, err
+}
+
+// follow is a pass: decide, remember, and only then write. It goes on after an
+// error, so that one refused service does not hold up a failed server of
+// another.
+func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	if err := o.adopt(ctx); err != nil {
 		// Without it the servers to drain would be taken for somebody's stray ones.
-		o.finish(reconcile.Report{}, err)
 		return reconcile.Report{}, err
 	}
 	var errs []error
@@ -48,9 +56,7 @@ func (o *owner) pass(ctx context.Context) (reconcile.Report, error) {
 	if err := o.remember(); err != nil {
 		errs = append(errs, err)
 	}
-	err = errors.Join(errs...)
-	o.finish(report, err)
-	return report, err
+	return report, errors.Join(errs...)
 }
 
 // decide decides about the whole fleet from what is known now.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
@@ -164,11 +165,10 @@ func (in Input) judge(probes []healthcheck.Probe, wasDown bool) (State, string) 
 		st := in.Probe(p.Key())
 		switch st.State {
 		case healthcheck.Down:
-			reason := "failed: " + Label(p)
-			if st.LastErr != nil {
-				reason += ": " + st.LastErr.Error()
+			if st.LastErr == nil {
+				return Down, fmt.Sprintf("failed: %s: recovering, passed %d of %d", Label(p), st.Streak, p.Rise)
 			}
-			return Down, reason
+			return Down, fmt.Sprintf("failed: %s: %v", Label(p), st.LastErr)
 		case healthcheck.Pending:
 			pending = true
 		}

@@ -58,8 +58,8 @@ func probes(states map[string]healthcheck.State) func(string) healthcheck.Status
 	return func(key string) healthcheck.Status {
 		for k, s := range states {
 			if p := probe(k, "10.0.0.2:80"); p.Key() == key {
-				st := healthcheck.Status{State: s}
-				if s == healthcheck.Down {
+				st := healthcheck.Status{State: s, Streak: 1}
+				if s == healthcheck.Down && k != "recovering" {
 					st.LastErr = errors.New("connection refused")
 				}
 				return st
@@ -127,6 +127,13 @@ func TestDecideServer(t *testing.T) {
 			states: map[string]healthcheck.State{"tcp": healthcheck.Down},
 			was:    up,
 			want:   want{0, 3, GateFailed, true, Down, "failed: tcp 10.0.0.2:80: connection refused", down},
+		},
+		{
+			name:   "failed, the last check passed",
+			server: server(rs2, 3, probe("recovering", rs2)),
+			states: map[string]healthcheck.State{"recovering": healthcheck.Down},
+			was:    down,
+			want:   want{0, 3, GateFailed, true, Down, "failed: recovering 10.0.0.2:80: recovering, passed 1 of 1", down},
 		},
 		{
 			name:   "failed, remove",
