@@ -25,6 +25,7 @@ type Daemon struct {
 	mirror   *mirror
 	owner    *owner
 	notifier *notifier
+	adviser  *adviser
 	started  time.Time
 
 	engineReason, engineVersion string
@@ -92,9 +93,9 @@ func assemble(p parts) (*Daemon, error) {
 	}
 	o.mirror = newMirror(p.watched, p.log, func() { signal(o.counted) })
 	o.mirror.setInterval(p.loaded.MirrorInterval)
-	o.warn()
 	o.publish()
 	d.owner, d.monitor, d.mirror = o, o.monitor, o.mirror
+	d.adviser = &adviser{host: p.host, log: p.log}
 	return d, nil
 }
 
@@ -108,6 +109,7 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 		{"mirror", d.mirror.run},
 		{"checks", d.runChecks},
 		{"reloads", d.runReloads},
+		{"advice", d.runAdvice},
 		{"watchdog", d.runWatchdog},
 		{"readiness", d.runReadiness},
 	}

@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/sysnet"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // sysctlPrefix is what all sysctls of IPVS begin with.
@@ -36,7 +39,41 @@ func (h host) SetSysctl(name string, value int) error {
 }
 
 // Warnings implements Host.
-func (h host) Warnings(c *config.Config) []string { return nil }
+func (h host) Warnings(c *config.Config) []string {
+	n := needs(c)
+	facts, err := h.ReadFacts(n)
+	if err != nil {
+		return []string{fmt.Sprintf("cannot look for what keeps the services from working: %v", err)}
+	}
+	return sysnet.Warnings(facts, n)
+}
+
+// needs returns what a configuration asks of the host.
+func needs(c *config.Config) sysnet.Needs {
+	n := sysnet.Needs{VIPInterface: c.VIPInterface}
+	for i := range c.VirtualServices {
+		vs := &c.VirtualServices[i]
+		if vs.FWMark == 0 {
+			n.VIPs = append(n.VIPs, vs.Address.Addr())
+		}
+		for j := range vs.RealServers {
+			rs := &vs.RealServers[j]
+			switch rs.Forward {
+			case ipvs.Masq:
+				n.Masq = append(n.Masq, rs.Address.Addr())
+			case ipvs.Route:
+				n.Direct = append(n.Direct, rs.Address.Addr())
+			case ipvs.Tunnel:
+				n.Tunnel = append(n.Tunnel, rs.Address.Addr())
+			}
+		}
+	}
+	for _, list := range []*[]netip.Addr{&n.VIPs, &n.Masq, &n.Direct, &n.Tunnel} {
+		slices.SortFunc(*list, netip.Addr.Compare)
+		*list = slices.Compact(*list)
+	}
+	return n
+}
 
 // Errors implements Host.
 func (h host) Errors(c *config.Config) []string {

@@ -2,13 +2,18 @@ package daemon
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/memory"
+	"github.com/lbd-project/lbd/internal/sysnet"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -98,4 +103,56 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("timeouts: want %v, got %v, %v", want, got, err)
 		}
 	})
+}
+
+// A warning is logged when it comes, is in the status while it lasts, and is in
+// the answer to a reload.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.startFile(writeFile(t, goodFile))
+		const odd = "forwarding is off"
+		set := func(w ...string) {
+			r.host.mu.Lock()
+			r.host.warnings = w
+			r.host.mu.Unlock()
+		}
+		set(odd)
+		after(3 * adviceInterval)
+		if st := p.mustStatus(); !slices.Contains(st.Warnings, odd) {
+			t.Errorf("status: want the warning, got %v", st.Warnings)
+		}
+		if n := strings.Count(r.log.String(), odd); n != 1 {
+			t.Errorf("log: want the warning once, got %d times", n)
+		}
+		if res, err := p.Reload(t.Context()); err != nil || !slices.Contains(res.Warnings, odd) {
+			t.Errorf("reload: want the warning, got %v, %v", res.Warnings, err)
+		}
+		set()
+		after(adviceInterval)
+		if st := p.mustStatus(); slices.Contains(st.Warnings, odd) {
+			t.Errorf("status: want no warning any more, got %v", st.Warnings)
+		}
+	})
+}
+
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	to := func(addr string, f ipvs.ForwardMethod) config.RealServer {
+		rs := server(addr, 1)
+		rs.Forward = f
+		return rs
+	}
+	c := conf(service(vip2, to(rs3, ipvs.Masq), to(rs2, ipvs.Masq)), service(vip, to(rs3, ipvs.Route)),
+		service("192.0.2.1:81", to(rs4, ipvs.Tunnel)), mark(7))
+	c.VIPInterface = "lo"
+	addr := func(s string) netip.Addr { return netip.MustParseAddrPort(s).Addr() }
+	want := sysnet.Needs{
+		VIPs: []netip.Addr{addr(vip), addr(vip2)}, VIPInterface: "lo",
+		Masq: []netip.Addr{addr(rs2), addr(rs3)}, Direct: []netip.Addr{addr(rs3)}, Tunnel: []netip.Addr{addr(rs4)},
+	}
+	if diff := cmp.Diff(want, needs(c), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("needs (-want +got):\n%s", diff)
+	}
 }

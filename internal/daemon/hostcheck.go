@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/ipvs"
@@ -15,11 +19,55 @@ import (
 // "lbd?" in ASCII.
 const probeMark = 0x6c62643f
 
-// warn looks for what on the host would keep the services from working well.
-func (o *owner) warn() {
-	o.warnings = o.host.Warnings(o.loaded.Config)
-	for _, w := range o.warnings {
-		o.log.Warn(w)
+// adviceInterval is the time between two looks at the host.
+const adviceInterval = time.Minute
+
+// adviser looks, now and then, for what on the host would keep the services from
+// working well. It is no business of the owner: nothing in the table depends on
+// it, and it may take a while.
+type adviser struct {
+	host Host
+	log  *slog.Logger
+
+	// mu admits one look at a time.
+	mu       sync.Mutex
+	warnings atomic.Pointer[[]string]
+}
+
+// look looks now, logs what it did not find the last time, and returns
+// everything.
+func (a *adviser) look(c *config.Config) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old, now := a.last(), a.host.Warnings(c)
+	for _, w := range now {
+		if !slices.Contains(old, w) {
+			a.log.Warn(w)
+		}
+	}
+	a.warnings.Store(&now)
+	return now
+}
+
+// last returns what the last look found.
+func (a *adviser) last() []string {
+	if p := a.warnings.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// runAdvice looks each adviceInterval until ctx is done.
+func (d *Daemon) runAdvice(ctx context.Context) error {
+	ticker := time.NewTicker(adviceInterval)
+	defer ticker.Stop()
+	for {
+		d.adviser.look(d.owner.view.Load().loaded.Config)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
 	}
 }
 

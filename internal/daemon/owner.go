@@ -67,7 +67,6 @@ type owner struct {
 	announced  map[ipvs.DestinationKey]announcement
 	sync       syncState
 	reloadErr  string
-	warnings   []string
 	// adopted says that the table has been searched for servers that left the
 	// configuration while lbd was not running.
 	adopted bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/api"
@@ -75,10 +76,11 @@ func (d *Daemon) Check(ctx context.Context, f api.File) (api.CheckReport, error)
 	if errors.As(err, &bad) {
 		return api.CheckReport{Errors: bad.Lines}, nil
 	}
-	r := api.CheckReport{Warnings: c.Warnings}
+	r := api.CheckReport{Warnings: slices.Clone(c.Warnings)}
 	if err := fixed(d.owner.view.Load().loaded.Config, c); errors.As(err, &bad) {
 		r.Warnings = append(r.Warnings, bad.Lines...)
 	}
+	r.Warnings = append(r.Warnings, d.host.Warnings(c)...)
 	r.HostErrors, err = d.hostErrors(ctx, c)
 	return r, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/api"
@@ -108,9 +109,8 @@ func (d *Daemon) reload(ctx context.Context) api.ReloadResult {
 		}
 		report, passErr := d.owner.pass(ctx)
 		result.Ops = len(report.Changes)
-		result.Warnings = d.owner.warnings
 		if passErr != nil {
-			result.Warnings = append([]string{"loaded, but not all of it is in the table yet: " + passErr.Error()}, result.Warnings...)
+			result.Warnings = []string{"loaded, but not all of it is in the table yet: " + passErr.Error()}
 		}
 	})
 	if err == nil {
@@ -126,6 +126,7 @@ func (d *Daemon) reload(ctx context.Context) api.ReloadResult {
 		return result
 	}
 	result.Reloaded = true
+	result.Warnings = slices.Concat(result.Warnings, next.Warnings, d.adviser.look(next.Config))
 	return result
 }
 
@@ -141,7 +142,6 @@ func (o *owner) switchTo(next *loaded) error {
 	o.loaded = next
 	o.reloadErr = ""
 	o.mirror.setInterval(next.MirrorInterval)
-	o.warn()
 	o.log.Info("configuration loaded", "file", next.file, "sha256", next.sha256,
 		"services", len(next.VirtualServices))
 	return nil

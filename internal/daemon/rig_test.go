@@ -289,6 +289,7 @@ type fakeHost struct {
 	sysctls map[string]int
 	// addresses is true for those that lbd made.
 	addresses map[VIP]bool
+	warnings  []string
 	// writes counts.
 	writes int
 	// beforeWrite is called before each sysctl and address that is written.
@@ -357,8 +358,13 @@ func (h *fakeHost) RemoveVIPs(dev string, vips []netip.Addr) (removed []netip.Ad
 	return removed, nil
 }
 
-func (h *fakeHost) Warnings(*config.Config) []string { return nil }
-func (h *fakeHost) Errors(*config.Config) []string   { return nil }
+func (h *fakeHost) Warnings(*config.Config) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.warnings
+}
+
+func (h *fakeHost) Errors(*config.Config) []string { return nil }
 
 func (h *fakeHost) state() (map[string]int, map[VIP]bool) {
 	h.mu.Lock()

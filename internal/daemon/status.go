@@ -31,7 +31,7 @@ func (d *Daemon) Status(context.Context) (api.Status, error) {
 		Mirror:          d.mirror.api(now),
 		Foreign:         []string{},
 		Sysctls:         v.loaded.Sysctls,
-		Warnings:        slices.Concat(v.loaded.Warnings, v.warnings),
+		Warnings:        slices.Concat(v.loaded.Warnings, d.adviser.last()),
 	}
 	s.Services, s.RealServers = v.counts()
 	for _, e := range d.foreign(v) {

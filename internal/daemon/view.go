@@ -18,7 +18,6 @@ type view struct {
 	since     map[ipvs.DestinationKey]since
 	sync      syncState
 	reloadErr string
-	warnings  []string
 	// mem is what lbd remembers, for the plan of a reload.
 	mem *ledger
 }
@@ -162,7 +161,6 @@ func (o *owner) publish() {
 		since:     o.since,
 		sync:      o.sync,
 		reloadErr: o.reloadErr,
-		warnings:  o.warnings,
 		mem:       o.mem.clone(),
 	}
 	o.view.Store(v)
