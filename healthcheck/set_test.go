@@ -1,0 +1,180 @@
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMonitorSetKeepsState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told recorder
+		m := New(Options{Notify: told.notify})
+		kept := &fake{name: "kept", check: script("-")}
+		gone := &fake{name: "gone"}
+		set(t, m, kept, gone)
+		run(t, m)
+		time.Sleep(5 * time.Second)
+		before := wantState(t, m, kept, Down)
+
+		added := &fake{name: "added"}
+		set(t, m, kept, added)
+		after := wantState(t, m, kept, Down)
+		if diff := cmp.Diff(before, after, cmp.Comparer(func(a, b error) bool { return a == b })); diff != "" {
+			t.Errorf("kept probe changed by Set (-before +after):\n%s", diff)
+		}
+		if kept.made != 1 {
+			t.Errorf("want the checker kept, got %d made", kept.made)
+		}
+		// Few probes are not spread: it has had its first run already.
+		if s := wantState(t, m, added, Up); s.Generation != 2 || s.Checks != 1 {
+			t.Errorf("want generation 2 and one check, got %+v", s)
+		}
+		if _, ok := m.Status(probeOf(gone).Key()); ok {
+			t.Error("removed probe still has a status")
+		}
+		runs := len(gone.started())
+		time.Sleep(5 * time.Second)
+		wantState(t, m, kept, Down)
+		wantState(t, m, added, Up)
+		if got := len(gone.started()); got != runs {
+			t.Errorf("removed probe ran %d times more", got-runs)
+		}
+		if diff := cmp.Diff([]State{Down}, told.states(kept)); diff != "" {
+			t.Errorf("kept: notified (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestMonitorSetKeepsPhase reloads without a change between any two runs: the
+// schedule must not move, or frequent reloads would starve the checks.
+func TestMonitorSetKeepsPhase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Options{})
+		f := &fake{name: "kept"}
+		set(t, m, f)
+		run(t, m)
+		for range 200 {
+			time.Sleep(100 * time.Millisecond)
+			set(t, m, f)
+		}
+		if n := len(f.started()); n < 20 {
+			t.Errorf("want 20 checks in 20 s, got %d", n)
+		}
+	})
+}
+
+func TestMonitorSetDiscardsStaleResult(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		t.Run(fmt.Sprintf("added again %v", back), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told recorder
+				m := New(Options{Notify: told.notify})
+				var calls atomic.Int32
+				f := &fake{name: "slow"}
+				f.check = func(ctx context.Context) (Result, error) {
+					if calls.Add(1) > 1 {
+						return Result{}, nil
+					}
+					<-ctx.Done() // Set stops the run …
+					if !errors.Is(ctx.Err(), context.Canceled) {
+						t.Errorf("want the run stopped by Set, got %v", ctx.Err())
+					}
+					time.Sleep(100 * time.Millisecond)
+					return Result{}, errFake // … but the result comes all the same.
+				}
+				set(t, m, f)
+				run(t, m)
+				time.Sleep(100 * time.Millisecond)
+				set(t, m)
+				if back {
+					set(t, m, f)
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				want := []State(nil)
+				if back {
+					want = []State{Up}
+					if s := wantState(t, m, f, Up); s.Failures != 0 || s.Generation != 3 {
+						t.Errorf("want a fresh history, got %+v", s)
+					}
+				}
+				if diff := cmp.Diff(want, told.states(f)); diff != "" {
+					t.Errorf("notified (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestMonitorSetInherits edits the interval of a probe of a dead server.
+func TestMonitorSetInherits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told recorder
+		m := New(Options{Notify: told.notify})
+		f := &fake{name: "f", check: script("-")}
+		set(t, m, f)
+		run(t, m)
+		time.Sleep(5 * time.Second)
+		before := wantState(t, m, f, Down)
+
+		p := probeOf(f)
+		p.Rise = 5
+		if err := m.Set([]Probe{p}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		after, _ := m.Status(p.Key())
+		if after.State != Down || !after.Since.Equal(before.Since) || after.Streak != 1 || after.Generation != 2 {
+			t.Errorf("want Down since %v and a new streak, got %+v", before.Since, after)
+		}
+		last := told.changes[len(told.changes)-1]
+		if last.Key != p.Key() || last.State != Down {
+			t.Errorf("want Notify told of the new key, got %+v", last)
+		}
+		f.become(script("+"))
+		time.Sleep(3500 * time.Millisecond)
+		if s, _ := m.Status(p.Key()); s.State != Down {
+			t.Errorf("want rise 5 to hold, got %v after %d checks", s.State, s.Streak)
+		}
+		time.Sleep(5 * time.Second)
+		if s, _ := m.Status(p.Key()); s.State != Up {
+			t.Errorf("want Up, got %v", s.State)
+		}
+	})
+}
+
+func TestMonitorSetErrors(t *testing.T) {
+	m := New(Options{})
+	good := &fake{name: "good"}
+	set(t, m, good)
+	bad := probeOf(&fake{name: "bad"})
+	bad.Fall = 0
+	err := m.Set([]Probe{
+		{Target: netip.MustParseAddrPort("192.0.2.9:1")},
+		bad,
+		{Method: TCP{}, Target: netip.MustParseAddrPort("192.0.2.9:0"), Timing: second},
+	})
+	if err == nil {
+		t.Fatal("want an error")
+	}
+	want := strings.Join([]string{
+		"probe of 192.0.2.9:1: no method",
+		"probe bad 192.0.2.1:80 interval=1s timeout=500ms rise=2 fall=0: fall 0 is less than 1",
+		"probe tcp 192.0.2.9:0 interval=1s timeout=500ms rise=2 fall=3: tcp check of 192.0.2.9: no port",
+	}, "\n")
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, ok := m.Status(probeOf(good).Key()); !ok || len(m.Snapshot()) != 1 {
+		t.Error("a failed Set changed the probes")
+	}
+}
