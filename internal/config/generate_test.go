@@ -63,6 +63,9 @@ func TestReferenceComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range objects() {
+		if len(o.keys) > maxKeys {
+			t.Errorf("%s has %d keys, more than the parser has room for", o.what, len(o.keys))
+		}
 		for _, k := range o.keys {
 			if k.unsupported || o == sysctlObject {
 				continue

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +42,26 @@ func BenchmarkParse20000Library(b *testing.B) {
 	for b.Loop() {
 		if _, errs := readYAML("lbd.yaml", data); errs != nil {
 			b.Fatal(errs)
+		}
+	}
+}
+
+// Repeats are found in short and in long lists, and only within a service.
+func TestDuplicateServers(t *testing.T) {
+	for _, n := range []int{2, 300} {
+		var b strings.Builder
+		b.WriteString("virtual_services:\n  - address: 192.0.2.10:80\n    real_servers:\n")
+		for i := range n {
+			fmt.Fprintf(&b, "      - address: 10.0.%d.%d\n", i/250, i%250+1)
+		}
+		if _, err := Parse("x", []byte(b.String())); err != nil {
+			t.Errorf("%d real servers: %v", n, err)
+		}
+		b.WriteString("      - address: 10.0.0.2:80\n")
+		_, err := Parse("x", []byte(b.String()))
+		want := fmt.Sprintf("x:%d:18: duplicate real server 10.0.0.2:80, first at line 5", n+4)
+		if err == nil || err.Error() != want {
+			t.Errorf("%d real servers and a repeat: want %s, got %v", n, want, err)
 		}
 	}
 }

@@ -11,38 +11,14 @@ import (
 // would bound the start of a daemon with many real servers. Where the text goes
 // beyond, or is wrong, it gives up and the library decides: it never makes an
 // error of its own, and what it accepts it reads exactly as the library does
-// (FuzzPlain compares them).
+// (FuzzPlain compares them). The text has passed checkText as plain.
 func readPlain(text string) (*node, bool) {
-	if !plainText(text) {
-		return nil, false
-	}
 	r := plainReader{text: text}
 	if !r.nextLine() || r.eof {
 		return nil, false
 	}
 	root, ok := r.mapping(r.indent, 1)
 	return root, ok && r.eof
-}
-
-// plainText says whether text is free of characters that YAML treats in a way
-// of its own: other line breaks, byte order marks, what it refuses.
-func plainText(text string) bool {
-	for i := 0; i < len(text); {
-		c := text[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(text[i:])
-			if r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0xd800 {
-				return false
-			}
-			i += size
-			continue
-		}
-		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
-			return false
-		}
-		i++
-	}
-	return true
 }
 
 // plainReader stands before a line that has content: text[pos:end], indented by

@@ -127,6 +127,9 @@ func TestPlainAccepts(t *testing.T) {
 // comparePlain holds the plain reader to the library.
 func comparePlain(t *testing.T, text string) (accepted bool) {
 	t.Helper()
+	if plain, err := checkText("x", []byte(text)); !plain || err != nil {
+		return false
+	}
 	got, ok := readPlain(text)
 	if !ok {
 		return false

@@ -25,24 +25,29 @@ const (
 // for billions of values.
 func read(file string, data []byte) (*node, Errors) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if err, ok := checkText(file, data); !ok {
-		return nil, Errors{err}
+	plain, err := checkText(file, data)
+	if err != nil {
+		return nil, Errors{*err}
 	}
-	if root, ok := readPlain(string(data)); ok {
-		return root, nil
+	if plain {
+		if root, ok := readPlain(string(data)); ok {
+			return root, nil
+		}
 	}
 	return readYAML(file, data)
 }
 
 // checkText refuses what is no text, with a better message and position than
-// the YAML library has.
-func checkText(file string, data []byte) (Error, bool) {
+// the YAML library has. It says whether the text is free of characters that YAML
+// treats in a way of its own, such as further line breaks and byte order marks.
+func checkText(file string, data []byte) (plain bool, err *Error) {
 	if len(data) > maxSize {
-		return Error{file, 1, 1, fmt.Sprintf("the file is larger than %d MiB", maxSize>>20)}, false
+		return false, &Error{file, 1, 1, fmt.Sprintf("the file is larger than %d MiB", maxSize>>20)}
 	}
+	plain = true
 	for i := 0; i < len(data); {
 		c := data[i]
-		if c >= ' ' && c < utf8.RuneSelf && c != 0x7f || c == '\n' || c == '\t' || c == '\r' {
+		if c >= ' ' && c < 0x7f || c == '\n' || c == '\t' {
 			i++
 			continue
 		}
@@ -51,17 +56,20 @@ func checkText(file string, data []byte) (Error, bool) {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			msg = fmt.Sprintf("byte 0x%02x is not UTF-8: save the file as UTF-8", c)
-		case r < ' ' || r == 0x7f:
+		case r < ' ' && r != '\r' || r == 0x7f:
 			msg = fmt.Sprintf("control character 0x%02x", c)
 		default:
+			if r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0xd800 {
+				plain = false
+			}
 			i += size
 			continue
 		}
 		line := 1 + bytes.Count(data[:i], []byte("\n"))
 		start := bytes.LastIndexByte(data[:i], '\n') + 1
-		return Error{file, line, 1 + utf8.RuneCount(data[start:i]), msg}, false
+		return false, &Error{file, line, 1 + utf8.RuneCount(data[start:i]), msg}
 	}
-	return Error{}, true
+	return plain, nil
 }
 
 // readYAML reads the whole of YAML through the library.

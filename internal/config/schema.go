@@ -1,6 +1,9 @@
 package config
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // keyKind is the type of a key's value.
 type keyKind uint8
@@ -24,8 +27,8 @@ type object struct {
 	// what names it in messages: "a virtual service".
 	what string
 	keys []key
-	// index finds a key by name.
-	index map[string]int
+	// names are those of keys, by themselves to be searched fast.
+	names []string
 }
 
 // key describes one key: it is what the parser, reference.yaml, schema.json and
@@ -58,18 +61,20 @@ type key struct {
 	object      *object
 }
 
+// find returns the index of a key. A scan beats a map: most lookups are of the
+// first names.
 func (o *object) find(name string) (int, bool) {
-	i, ok := o.index[name]
-	return i, ok
+	i := slices.Index(o.names, name)
+	return i, i >= 0
 }
 
+// maxKeys is the most that an object can have.
+const maxKeys = 32
+
 func newObject(what string, keys ...[]key) *object {
-	o := &object{what: what, index: map[string]int{}}
-	for _, ks := range keys {
-		for _, k := range ks {
-			o.index[k.name] = len(o.keys)
-			o.keys = append(o.keys, k)
-		}
+	o := &object{what: what, keys: slices.Concat(keys...)}
+	for _, k := range o.keys {
+		o.names = append(o.names, k.name)
 	}
 	return o
 }

@@ -134,23 +134,23 @@ func (p *parser) parseTunnel(n *node) ipvs.TunnelOptions {
 	return o
 }
 
-// parseServer reads a real server of svc, whose draft is sd.
-func (p *parser) parseServer(n *node, sd *serviceDraft, svc *VirtualService) (RealServer, bool) {
+// parseServer reads a real server of svc, whose draft is sd, into rs.
+func (p *parser) parseServer(n *node, sd *serviceDraft, svc *VirtualService, rs *RealServer) bool {
 	d := sd.server
 	d.at, d.port = n, noPort
 	d.tunnelAt = nil // a tunnel of the service is for those servers that tunnel
 	before := len(p.errs)
 	if !p.object(n, serverObject, func(k *key, v *node) { p.setServer(&d, k, v) }) || len(p.errs) > before {
-		return RealServer{}, false
+		return false
 	}
 	addr := netip.AddrPortFrom(d.address, p.serverPort(&d, sd, svc))
 	if first, ok := p.servers[addr]; ok {
 		p.errorf(d.addressAt, "duplicate real server %s, first at line %d", addr, first)
-		return RealServer{}, false
+		return false
 	}
 	p.servers[addr] = d.addressAt.line
 	p.checkServer(&d, svc)
-	rs := RealServer{
+	*rs = RealServer{
 		Destination: ipvs.Destination{
 			Address:        addr,
 			Weight:         d.weight,
@@ -168,7 +168,7 @@ func (p *parser) parseServer(n *node, sd *serviceDraft, svc *VirtualService) (Re
 		p.warnTCPCheck(&d)
 	}
 	rs.Probes = p.probes(d.checks, addr)
-	return rs, len(p.errs) == before
+	return len(p.errs) == before
 }
 
 // serverPort returns the real server's port. Where the kernel would ignore the

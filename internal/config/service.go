@@ -234,7 +234,6 @@ func (p *parser) parseService(n *node) (VirtualService, bool) {
 	if identified {
 		p.attributes(&d, &svc)
 	}
-	clear(p.servers)
 	if d.servers != nil && identified {
 		svc.RealServers = p.parseServers(&d, &svc)
 	}
@@ -251,15 +250,16 @@ func (p *parser) parseServers(d *serviceDraft, svc *VirtualService) []RealServer
 	for item := n.first; item != nil; item = item.next {
 		count++
 	}
+	clear(p.servers)
 	list := make([]RealServer, 0, count)
 	allZero := true
 	for item := n.first; item != nil && !p.full; item = item.next {
-		rs, ok := p.parseServer(item, d, svc)
-		if !ok {
+		rs := &list[:len(list)+1][len(list)]
+		if !p.parseServer(item, d, svc, rs) {
 			allZero = false
 			continue
 		}
-		list = append(list, rs)
+		list = list[:len(list)+1]
 		allZero = allZero && rs.Weight == 0
 	}
 	if allZero && len(list) > 0 {

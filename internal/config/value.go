@@ -204,8 +204,8 @@ func (p *parser) object(n *node, o *object, set func(k *key, v *node)) bool {
 		p.errorf(n, "%s: want a mapping of keys to values, got %s", o.what, describe(n))
 		return false
 	}
-	var seen [64]*node
-	var meant [64]bool
+	var seen [maxKeys]*node
+	var meant [maxKeys]bool
 	for kn := n.first; kn != nil && !p.full; kn = kn.next.next {
 		v := kn.next
 		if kn.kind != scalar {
