@@ -2,8 +2,8 @@ package healthcheck
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
+	"strconv"
 	"time"
 )
 
@@ -59,8 +59,20 @@ type Probe struct {
 
 // Key identifies the probe by its content; probes with equal keys are shared.
 func (p Probe) Key() string {
-	return fmt.Sprintf("%s %v interval=%v timeout=%v rise=%d fall=%d",
-		p.Method.Key(), p.Target, p.Interval, p.Timeout, p.Rise, p.Fall)
+	// By hand, because a pass over a large table asks for every key.
+	b := make([]byte, 0, 128)
+	b = append(b, p.Method.Key()...)
+	b = append(b, ' ')
+	b = p.Target.AppendTo(b)
+	b = append(b, " interval="...)
+	b = append(b, p.Interval.String()...)
+	b = append(b, " timeout="...)
+	b = append(b, p.Timeout.String()...)
+	b = append(b, " rise="...)
+	b = strconv.AppendInt(b, int64(p.Rise), 10)
+	b = append(b, " fall="...)
+	b = strconv.AppendInt(b, int64(p.Fall), 10)
+	return string(b)
 }
 
 // State is what a Monitor holds of a probe.

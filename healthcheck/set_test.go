@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -177,4 +178,46 @@ func TestMonitorSetErrors(t *testing.T) {
 	if _, ok := m.Status(probeOf(good).Key()); !ok || len(m.Snapshot()) != 1 {
 		t.Error("a failed Set changed the probes")
 	}
+}
+
+// TestMonitorConcurrentUse has several goroutines change and read the probes
+// while they run; the race detector looks on.
+func TestMonitorConcurrentUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Options{Parallel: 5, Notify: func(Change) {}})
+		var fakes []*fake
+		for i := range 40 {
+			fakes = append(fakes, &fake{name: fmt.Sprint(i), check: script("+-+--")})
+		}
+		stop := run(t, m)
+		var users sync.WaitGroup
+		for u := range 4 {
+			users.Go(func() {
+				for i := range 100 {
+					from := (u*7 + i*3) % 20
+					set(t, m, fakes[from:from+20]...)
+					for key, s := range m.Snapshot() {
+						if s.Failures > s.Checks {
+							t.Errorf("%s: got %+v", key, s)
+						}
+					}
+					m.Status(probeOf(fakes[from]).Key())
+					if s := m.Stats(); s.Running > 5 {
+						t.Errorf("want 5 places, got %+v", s)
+					}
+					time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
+				}
+			})
+		}
+		users.Wait()
+		set(t, m, fakes...)
+		time.Sleep(10 * time.Second)
+		for _, f := range fakes {
+			wantState(t, m, f, Down)
+		}
+		stop()
+		if s := m.Stats(); s.Running != 0 || s.Probes != len(fakes) {
+			t.Errorf("after Run: got %+v", s)
+		}
+	})
 }

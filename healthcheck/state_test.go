@@ -2,6 +2,7 @@ package healthcheck
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,33 @@ func TestTimingCheck(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestProbeKey(t *testing.T) {
+	p := Probe{
+		Method: TCP{}, Target: netip.MustParseAddrPort("[2001:db8::1]:80"),
+		Timing: Timing{Interval: 90 * time.Second, Timeout: 1500 * time.Millisecond, Rise: 2, Fall: 3},
+	}
+	want := "tcp [2001:db8::1]:80 interval=1m30s timeout=1.5s rise=2 fall=3"
+	if got := p.Key(); got != want {
+		t.Errorf("want %q, got %q", want, got)
+	}
+	// Every part is part of the identity.
+	for name, change := range map[string]func(*Probe){
+		"method":   func(p *Probe) { p.Method = &fake{name: "other"} },
+		"address":  func(p *Probe) { p.Target = netip.MustParseAddrPort("[2001:db8::2]:80") },
+		"port":     func(p *Probe) { p.Target = netip.MustParseAddrPort("[2001:db8::1]:81") },
+		"interval": func(p *Probe) { p.Interval++ },
+		"timeout":  func(p *Probe) { p.Timeout++ },
+		"rise":     func(p *Probe) { p.Rise++ },
+		"fall":     func(p *Probe) { p.Fall++ },
+	} {
+		other := p
+		change(&other)
+		if other.Key() == want {
+			t.Errorf("another %s has the same key", name)
 		}
 	}
 }
