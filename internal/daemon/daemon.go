@@ -77,6 +77,7 @@ func assemble(p parts) (*Daemon, error) {
 		tried:    make(chan struct{}),
 		synced:   make(chan struct{}),
 		loaded:   p.loaded,
+		keys:     make(map[*healthcheck.Probe]string),
 	}
 	o.mem, o.since = recall(p.mem, d.started)
 	o.mem.netns = p.loaded.NetNS

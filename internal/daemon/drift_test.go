@@ -72,6 +72,32 @@ func TestDrift(t *testing.T) {
 	}
 }
 
+// The service vanishes in the middle of a reload that adds servers to it: it is
+// made again with all of them (keepalived#1904).
+func TestServiceVanishes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.start(conf(service(vip, server(rs2, 3))))
+		once := true
+		r.table.SetHooks(hooks(func(op ipvs.Op) {
+			if once && op.Kind == ipvs.OpAddDestination {
+				once = false
+				if err := r.table.Do(ipvs.Op{Kind: ipvs.OpDeleteService, Service: op.Service}); err != nil {
+					t.Error(err)
+				}
+			}
+		}))
+		if err := p.switchTo(conf(service(vip, server(rs2, 3), server(rs3, 2), server(rs4, 1)))); err != nil {
+			t.Fatal(err)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2 10.0.0.4:80=1")
+		if once {
+			t.Error("the service did not vanish")
+		}
+	})
+}
+
 // A pass over a right table writes nothing.
 func TestQuiet(t *testing.T) {
 	t.Parallel()

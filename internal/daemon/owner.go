@@ -2,13 +2,14 @@ package daemon
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/reconcile"
@@ -58,7 +59,9 @@ type owner struct {
 	// beat is when the owner last made progress, in Unix nanoseconds.
 	beat atomic.Int64
 
-	loaded     *loaded
+	loaded *loaded
+	// keys are the keys of the probes of loaded: a text that is long to make.
+	keys       map[*healthcheck.Probe]string
 	mem        *ledger
 	saved      *ledger // what the store holds
 	reconciler *reconcile.Reconciler
@@ -131,7 +134,7 @@ func (o *owner) do(ctx context.Context, stopped <-chan struct{}, f func(context.
 	}
 }
 
-var errStopped = errors.New("lbd is stopping")
+var errStopped = fmt.Errorf("%w: lbd is stopping", api.ErrUnavailable)
 
 // schedule sets the time of the next pass.
 func (o *owner) schedule(err error) {

@@ -63,13 +63,19 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 func (o *owner) decide() *fleet.Fleet {
 	return fleet.Decide(fleet.Input{
 		Config: o.loaded.Config,
-		Probe:  o.probe,
+		Probe:  o.status,
 		Health: o.mem.health,
 		Drains: o.mem.drains,
 	})
 }
 
-func (o *owner) probe(key string) healthcheck.Status {
+// status returns what the checks know of a probe of the configuration.
+func (o *owner) status(p *healthcheck.Probe) healthcheck.Status {
+	key, ok := o.keys[p]
+	if !ok {
+		key = p.Key()
+		o.keys[p] = key
+	}
 	st, _ := o.monitor.Status(key)
 	return st
 }

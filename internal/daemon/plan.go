@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/reconcile"
@@ -35,12 +36,18 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 		return api.Plan{}, err
 	}
 	drains := v.mem.drains.Leave(v.fleet, next, time.Now())
-	future := fleet.Decide(fleet.Input{Config: next, Probe: d.owner.probe, Health: v.mem.health, Drains: drains})
+	future := fleet.Decide(fleet.Input{Config: next, Probe: d.probe, Health: v.mem.health, Drains: drains})
 	plan := api.Plan{Warnings: next.Warnings}
 	for _, c := range reconcile.Plan(desiredTable(future, v.mem.owned, next.Exclusive), table) {
 		plan.Steps = append(plan.Steps, step(c, drains))
 	}
 	return plan, nil
+}
+
+// probe returns what the checks know of a probe.
+func (d *Daemon) probe(p *healthcheck.Probe) healthcheck.Status {
+	st, _ := d.monitor.Status(p.Key())
+	return st
 }
 
 // step turns a change into words. Only a step that cuts connections, or keeps a

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
@@ -92,8 +93,12 @@ func (d *Daemon) runReloads(ctx context.Context) error {
 // reload loads the configuration file. A file that cannot be used changes
 // nothing but the status.
 func (d *Daemon) reload(ctx context.Context) api.ReloadResult {
-	d.notifier.reloading()
-	defer d.notifier.ready()
+	select {
+	case <-d.owner.synced:
+		d.notifier.reloading()
+		defer d.notifier.ready()
+	default: // a READY now would end the start, which has not succeeded
+	}
 	next, err := load(d.owner.view.Load().loaded.file)
 	if err == nil {
 		err = fixed(d.owner.view.Load().loaded.Config, next.Config)
@@ -140,6 +145,7 @@ func (o *owner) switchTo(next *loaded) error {
 		o.mem.drains = o.mem.drains.Leave(o.fleet, next.Config, time.Now())
 	}
 	o.loaded = next
+	o.keys = make(map[*healthcheck.Probe]string)
 	o.reloadErr = ""
 	o.mirror.setInterval(next.MirrorInterval)
 	o.log.Info("configuration loaded", "file", next.file, "sha256", next.sha256,

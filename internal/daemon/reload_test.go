@@ -86,6 +86,31 @@ func TestReload(t *testing.T) {
 	})
 }
 
+// A reload does not make a daemon ready that is not.
+func TestReloadBeforeReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.table.SetAvailable(false)
+		path := writeFile(t, goodFile)
+		p := r.startFile(path)
+		rewrite(t, path, strings.Replace(goodFile, "weight: 3", "weight: 7", 1))
+		res, err := p.Reload(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !res.Reloaded || len(res.Warnings) == 0 || !strings.Contains(res.Warnings[0], "IPVS not available") {
+			t.Errorf("result: want it loaded with a warning, got %+v", res)
+		}
+		if got := r.noticed(); strings.Contains(got, "READY=1") {
+			t.Errorf("service manager: want no READY, got\n%s", got)
+		}
+		r.table.SetAvailable(true)
+		after(retryMax)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=7 10.0.0.3:80=2")
+	})
+}
+
 // A file that cannot be used changes nothing but the status and the log.
 func TestReloadRefused(t *testing.T) {
 	t.Parallel()

@@ -40,9 +40,10 @@ const (
 // Input is everything that a decision depends on.
 type Input struct {
 	Config *config.Config
-	// Probe returns the status of a probe by its key; a probe that the caller
-	// does not know is Pending.
-	Probe func(key string) healthcheck.Status
+	// Probe returns the status of a probe of Config; the zero Status, which is
+	// Pending, if nothing is known of it. It gets the pointer into Config, so
+	// that the caller need not make the key of each probe each time.
+	Probe func(p *healthcheck.Probe) healthcheck.Status
 	// Health is what the last decision said of each checked server.
 	Health Health
 	// Drains are the servers that left the configuration and still have
@@ -161,14 +162,15 @@ func (in Input) server(f *Fleet, service ipvs.ServiceKey, rs *config.RealServer)
 // probe counts as what the server was before.
 func (in Input) judge(probes []healthcheck.Probe, wasDown bool) (State, string) {
 	pending := false
-	for _, p := range probes {
-		st := in.Probe(p.Key())
+	for i := range probes {
+		p := &probes[i]
+		st := in.Probe(p)
 		switch st.State {
 		case healthcheck.Down:
 			if st.LastErr == nil {
-				return Down, fmt.Sprintf("failed: %s: recovering, passed %d of %d", Label(p), st.Streak, p.Rise)
+				return Down, fmt.Sprintf("failed: %s: recovering, passed %d of %d", Label(*p), st.Streak, p.Rise)
 			}
-			return Down, fmt.Sprintf("failed: %s: %v", Label(p), st.LastErr)
+			return Down, fmt.Sprintf("failed: %s: %v", Label(*p), st.LastErr)
 		case healthcheck.Pending:
 			pending = true
 		}

@@ -54,10 +54,10 @@ func server(addr string, weight uint32, probes ...healthcheck.Probe) config.Real
 	}
 }
 
-func probes(states map[string]healthcheck.State) func(string) healthcheck.Status {
-	return func(key string) healthcheck.Status {
+func probes(states map[string]healthcheck.State) func(*healthcheck.Probe) healthcheck.Status {
+	return func(p *healthcheck.Probe) healthcheck.Status {
 		for k, s := range states {
-			if p := probe(k, "10.0.0.2:80"); p.Key() == key {
+			if p.Method.Key() == k {
 				st := healthcheck.Status{State: s, Streak: 1}
 				if s == healthcheck.Down && k != "recovering" {
 					st.LastErr = errors.New("connection refused")
