@@ -34,13 +34,15 @@ type DesiredService struct {
 // check finds what the caller must not ask for.
 func (d Desired) check() error {
 	seen := make(map[ipvs.ServiceKey]struct{}, len(d.Services))
-	for _, s := range d.Services {
+	servers := make(map[netip.AddrPort]struct{})
+	for i := range d.Services {
+		s := &d.Services[i]
 		k := canonicalKey(s.ServiceKey)
 		if _, ok := seen[k]; ok {
 			return fmt.Errorf("virtual service %v is wanted twice", k)
 		}
 		seen[k] = struct{}{}
-		servers := make(map[netip.AddrPort]struct{}, len(s.Destinations))
+		clear(servers)
 		for _, dest := range s.Destinations {
 			a := unmap(dest.Address)
 			if _, ok := servers[a]; ok {

@@ -102,23 +102,26 @@ func (p *planner) service(s *DesiredService, have *ipvs.TableEntry) {
 }
 
 func (p *planner) destinations(name string, s ipvs.Service, want []ipvs.Destination, have []ipvs.DestinationStatus) {
+	if same(want, have) {
+		return
+	}
 	p.index(have)
 	p.edits, p.quiesces = p.edits[:0], p.quiesces[:0]
 	for i := len(want) - 1; i >= 0; i-- {
 		d := canonicalDestination(want[i])
-		c := Change{Name: name, Op: ipvs.Op{Service: s, Destination: d}}
 		is := p.have[d.Address]
 		if is == nil {
-			c.Kind = ipvs.OpAddDestination
-			p.changes = append(p.changes, c)
+			p.changes = append(p.changes, Change{Name: name,
+				Op: ipvs.Op{Kind: ipvs.OpAddDestination, Service: s, Destination: d}})
 			continue
 		}
 		delete(p.have, d.Address)
-		c.DestinationBefore, c.Conns = canonicalDestination(is.Destination), is.Conns
-		if c.DestinationBefore == d {
+		before := canonicalDestination(is.Destination)
+		if before == d {
 			continue
 		}
-		c.Kind = ipvs.OpUpdateDestination
+		c := Change{Name: name, DestinationBefore: before, Conns: is.Conns,
+			Op: ipvs.Op{Kind: ipvs.OpUpdateDestination, Service: s, Destination: d}}
 		if d.Weight == 0 {
 			p.quiesces = append(p.quiesces, c)
 		} else {
@@ -136,6 +139,20 @@ func (p *planner) destinations(name string, s ipvs.Service, want []ipvs.Destinat
 			DestinationBefore: canonicalDestination(have[i].Destination),
 			Conns:             have[i].Conns})
 	}
+}
+
+// same says whether a list is as wanted and in the order of the file, which is
+// what it is nearly always. It may say no of one that is as wanted.
+func same(want []ipvs.Destination, have []ipvs.DestinationStatus) bool {
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if want[i] != have[i].Destination && canonicalDestination(want[i]) != canonicalDestination(have[i].Destination) {
+			return false
+		}
+	}
+	return true
 }
 
 // index fills p.have with the real servers of one service by address.

@@ -34,53 +34,79 @@ func (d Drift) String() string {
 // belief is what a Reconciler knows to be in the table: what it read, with the
 // operations that were acknowledged since. Services whose state is unknown are
 // not in it.
-type belief map[ipvs.ServiceKey]believed
+type belief map[ipvs.ServiceKey]*believed
 
+// believed is a service with its real servers, the oldest first, in canonical
+// forms. The order makes an add an append, and two readings of the same list
+// equal.
 type believed struct {
 	ipvs.Service
-	destinations map[netip.AddrPort]ipvs.Destination
+	destinations []ipvs.Destination
 }
 
 // readBelief returns the belief after a read.
 func readBelief(actual []ipvs.TableEntry) belief {
 	b := make(belief, len(actual))
-	for _, e := range actual {
-		s := believed{canonicalService(e.Service), make(map[netip.AddrPort]ipvs.Destination, len(e.Destinations))}
-		for _, d := range e.Destinations {
-			s.destinations[unmap(d.Address)] = canonicalDestination(d.Destination)
+	for i := range actual {
+		e := &actual[i]
+		s := &believed{Service: canonicalService(e.Service)}
+		if n := len(e.Destinations); n > 0 {
+			s.destinations = make([]ipvs.Destination, n)
+			for j := range e.Destinations {
+				s.destinations[n-1-j] = canonicalDestination(e.Destinations[j].Destination)
+			}
 		}
 		b[s.ServiceKey] = s
 	}
 	return b
 }
 
+// find returns the place of a real server, -1 for none.
+func (s *believed) find(a netip.AddrPort) int {
+	return slices.IndexFunc(s.destinations, func(d ipvs.Destination) bool { return d.Address == a })
+}
+
+// byAddress returns the real servers by address.
+func (s *believed) byAddress() map[netip.AddrPort]ipvs.Destination {
+	m := make(map[netip.AddrPort]ipvs.Destination, len(s.destinations))
+	for _, d := range s.destinations {
+		m[d.Address] = d
+	}
+	return m
+}
+
 // applied notes an operation that was acknowledged.
-func (b belief) applied(op ipvs.Op) {
+func (b belief) applied(op *ipvs.Op) {
 	k := canonicalKey(op.Service.ServiceKey)
-	s, ok := b[k]
-	if !ok && op.Kind != ipvs.OpAddService {
+	s := b[k]
+	if s == nil && op.Kind != ipvs.OpAddService {
 		return
 	}
-	a := unmap(op.Destination.Address)
 	switch op.Kind {
 	case ipvs.OpAddService:
-		b[k] = believed{canonicalService(op.Service), make(map[netip.AddrPort]ipvs.Destination)}
+		b[k] = &believed{Service: canonicalService(op.Service)}
 	case ipvs.OpUpdateService:
 		s.Service = canonicalService(op.Service)
-		b[k] = s
 	case ipvs.OpDeleteService:
 		delete(b, k)
-	case ipvs.OpAddDestination, ipvs.OpUpdateDestination:
-		s.destinations[a] = canonicalDestination(op.Destination)
-	case ipvs.OpDeleteDestination:
-		delete(s.destinations, a)
+	case ipvs.OpAddDestination:
+		s.destinations = append(s.destinations, canonicalDestination(op.Destination))
+	case ipvs.OpUpdateDestination, ipvs.OpDeleteDestination:
+		i := s.find(unmap(op.Destination.Address))
+		switch {
+		case i < 0:
+		case op.Kind == ipvs.OpUpdateDestination:
+			s.destinations[i] = canonicalDestination(op.Destination)
+		default:
+			s.destinations = slices.Delete(s.destinations, i, i+1)
+		}
 	}
 }
 
 // unknown forgets the services of operations whose outcome is not known.
 func (b belief) unknown(ops []ipvs.Op) {
-	for _, op := range ops {
-		delete(b, canonicalKey(op.Service.ServiceKey))
+	for i := range ops {
+		delete(b, canonicalKey(ops[i].Service.ServiceKey))
 	}
 }
 
@@ -99,34 +125,50 @@ func (b belief) drift(desired Desired, now belief) []Drift {
 			list = append(list, Drift{Name: s.Name, Service: k, What: "deleted"})
 			continue
 		}
-		if what := wanted(serviceAttributes(is.Service, was.Service)); what != "" {
-			list = append(list, Drift{Name: s.Name, Service: k, What: what})
+		if is.Service != was.Service {
+			list = append(list, Drift{Name: s.Name, Service: k, What: wanted(serviceAttributes(is.Service, was.Service))})
 		}
 		list = append(list, destinationDrift(s.Name, was, is)...)
 	}
 	return list
 }
 
-func destinationDrift(name string, was, is believed) []Drift {
+func destinationDrift(name string, was, is *believed) []Drift {
+	if slices.Equal(was.destinations, is.destinations) {
+		return nil
+	}
 	var list []Drift
 	add := func(a netip.AddrPort, what string) {
 		list = append(list, Drift{Name: name, Service: was.ServiceKey, Destination: a, What: what})
 	}
-	for a, d := range was.destinations {
-		switch now, ok := is.destinations[a]; {
+	before, now := was.byAddress(), is.byAddress()
+	for a, d := range before {
+		switch n, ok := now[a]; {
 		case !ok:
 			add(a, "deleted")
-		case now != d:
-			add(a, wanted(destinationAttributes(now, d)))
+		case n != d:
+			add(a, wanted(destinationAttributes(n, d)))
 		}
 	}
-	for a := range is.destinations {
-		if _, ok := was.destinations[a]; !ok {
+	for a := range now {
+		if _, ok := before[a]; !ok {
 			add(a, "added")
 		}
 	}
 	slices.SortFunc(list, func(x, y Drift) int { return x.Destination.Compare(y.Destination) })
 	return list
+}
+
+// missing says whether now lacks a real server of was.
+func missing(was, now *believed) bool {
+	if slices.Equal(was.destinations, now.destinations) {
+		return false
+	}
+	there := now.byAddress()
+	return slices.ContainsFunc(was.destinations, func(d ipvs.Destination) bool {
+		_, ok := there[d.Address]
+		return !ok
+	})
 }
 
 // wanted prints attributes as "weight 7, wanted 3".

@@ -96,6 +96,8 @@ type pass struct {
 	desired Desired
 	report  Report
 	refused refusals
+	// ops is reused from batch to batch.
+	ops []ipvs.Op
 }
 
 func (p *pass) run(ctx context.Context) error {
@@ -124,8 +126,11 @@ func (p *pass) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	changes := p.refused.drop(Plan(p.desired, actual))
+	p.report.Changes = slices.Grow(p.report.Changes, len(changes))
+	p.ops = slices.Grow(p.ops, min(len(changes), maxBatch))
 	var failed []error
-	for batch := range slices.Chunk(p.refused.drop(Plan(p.desired, actual)), maxBatch) {
+	for batch := range slices.Chunk(changes, maxBatch) {
 		retry, err := p.write(ctx, batch)
 		if err != nil {
 			return err
@@ -171,10 +176,8 @@ func (p *pass) missing(now belief) bool {
 		if found && len(is.destinations) == 0 && len(s.Destinations) > 0 {
 			return true
 		}
-		for a := range was.destinations {
-			if _, ok := is.destinations[a]; !ok {
-				return true
-			}
+		if known && missing(was, is) {
+			return true
 		}
 	}
 	return false
@@ -183,14 +186,14 @@ func (p *pass) missing(now belief) bool {
 // write applies one batch and returns the errors of the operations that are
 // worth another try. An error means that the pass cannot go on from here.
 func (p *pass) write(ctx context.Context, changes []Change) (retry []error, err error) {
-	ops := make([]ipvs.Op, len(changes))
-	for i, c := range changes {
-		ops[i] = c.Op
+	p.ops = p.ops[:0]
+	for i := range changes {
+		p.ops = append(p.ops, changes[i].Op)
 	}
-	err = p.table.Apply(ctx, ops)
+	err = p.table.Apply(ctx, p.ops)
 	var batch *ipvs.BatchError
 	if err != nil && !errors.As(err, &batch) {
-		p.belief.unknown(ops)
+		p.belief.unknown(p.ops)
 		return nil, fmt.Errorf("write table: %w", err)
 	}
 	failed := make(map[int]*ipvs.Error)
@@ -200,11 +203,12 @@ func (p *pass) write(ctx context.Context, changes []Change) (retry []error, err 
 		}
 	}
 	p.report.Failed += len(failed)
-	for i, c := range changes {
+	for i := range changes {
+		c := &changes[i]
 		ferr := failed[i]
 		if ferr == nil {
-			p.belief.applied(c.Op)
-			p.report.Changes = append(p.report.Changes, c)
+			p.belief.applied(&c.Op)
+			p.report.Changes = append(p.report.Changes, *c)
 		} else if !p.refused.add(c, ferr) {
 			retry = append(retry, ferr)
 		}

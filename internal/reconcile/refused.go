@@ -44,7 +44,7 @@ type refusal struct {
 }
 
 // add notes a failed operation and reports whether it is not worth another try.
-func (r *refusals) add(c Change, err error) bool {
+func (r *refusals) add(c *Change, err error) bool {
 	if r.orphan(c) {
 		return true
 	}
@@ -65,16 +65,17 @@ func (r *refusals) drop(changes []Change) []Change {
 		return changes
 	}
 	var kept []Change
-	for _, c := range changes {
+	for i := range changes {
+		c := &changes[i]
 		if _, ok := r.ops[refusalOf(c)]; !ok && !r.orphan(c) {
-			kept = append(kept, c)
+			kept = append(kept, *c)
 		}
 	}
 	return kept
 }
 
 // orphan says whether the change is of a real server whose service was refused.
-func (r *refusals) orphan(c Change) bool {
+func (r *refusals) orphan(c *Change) bool {
 	if c.Kind != ipvs.OpAddDestination {
 		return false
 	}
@@ -84,7 +85,7 @@ func (r *refusals) orphan(c Change) bool {
 
 func (r *refusals) err() error { return summary(r.errs) }
 
-func refusalOf(c Change) refusal {
+func refusalOf(c *Change) refusal {
 	return refusal{c.Kind, ipvs.DestinationKey{Service: c.Op.Service.ServiceKey, Address: c.Destination.Address}}
 }
 
