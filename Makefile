@@ -48,8 +48,9 @@ test-unit: ## tests that need nothing, with the race detector
 test-netns: ## tests in network namespaces of this host
 	LBD_TEST_REQUIRE=netns $(GO) run ./internal/tier netns -run '^TestNetns' $(call pkgs_with,TestNetns)
 
-test-kernel: $(BIN)/vmrun ## tests on a real kernel with IPVS, in a virtual machine
-	$(BIN)/vmrun test -kernel $(KERNEL) $(call pkgs_with,TestKernel)
+test-kernel: $(BIN)/vmrun build ## tests on a real kernel with IPVS, in a virtual machine
+	$(BIN)/vmrun test -kernel $(KERNEL) -file $(BIN)/lbd:/app/lbd -file $(BIN)/ipvsctl:/app/ipvsctl \
+		$(call pkgs_with,TestKernel)
 
 test-kernel-matrix: $(BIN)/vmrun ## the kernel tests on every kernel of KERNELS
 	@for k in $(KERNELS); do $(MAKE) --no-print-directory test-kernel KERNEL=$$k || exit 1; done

@@ -62,21 +62,35 @@ func (l *Lab) Get(ctx context.Context, url string) (string, error) {
 // Ask sends one UDP packet from a new socket and returns the server's name. It
 // sends once: a lost packet is an error.
 func (l *Lab) Ask(ctx context.Context, address string) (string, error) {
+	spread, err := l.AskAll(ctx, 1, address)
+	for name := range spread {
+		return name, nil
+	}
+	return "", err
+}
+
+// AskAll sends n UDP packets from one socket, each after the answer to the one
+// before.
+func (l *Lab) AskAll(ctx context.Context, n int, address string) (Spread, error) {
 	c, err := l.Client.DialContext(ctx, "udp", address)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(requestTimeout))
-	if _, err := c.Write([]byte("who")); err != nil {
-		return "", err
-	}
+	spread := make(Spread)
 	b := make([]byte, 64)
-	n, err := c.Read(b)
-	if err != nil {
-		return "", err
+	for range n {
+		c.SetDeadline(time.Now().Add(requestTimeout))
+		if _, err := c.Write([]byte("who")); err != nil {
+			return spread, err
+		}
+		k, err := c.Read(b)
+		if err != nil {
+			return spread, err
+		}
+		spread[string(b[:k])]++
 	}
-	return string(b[:n]), nil
+	return spread, nil
 }
 
 // Held is a connection that stays open.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -85,5 +86,35 @@ UDP 192.0.2.10:53 rr
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestKernelTableBesideOthers sees that services of another namespace hide none.
+func TestKernelTableBesideOthers(t *testing.T) {
+	netnstest.Require(t, "netns", "ipvs")
+	ours, others := netnstest.New(t), netnstest.New(t)
+	add := func(n *netnstest.NS, port int) {
+		t.Helper()
+		for _, args := range [][]string{
+			{"-A", "-t", fmt.Sprintf("192.0.2.10:%d", port), "-s", "rr"},
+			{"-a", "-t", fmt.Sprintf("192.0.2.10:%d", port), "-r", "10.0.0.2:80", "-m"},
+		} {
+			if _, err := n.Run(exec.Command("ipvsadm", args...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var want strings.Builder
+	for port := 80; port < 90; port++ {
+		add(ours, port)
+		add(others, port)
+		fmt.Fprintf(&want, "TCP 192.0.2.10:%d rr\n  10.0.0.2:80 Masq 1\n", port)
+	}
+	table, err := ReadTable(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.String(), table.String()); diff != "" {
+		t.Errorf("table (-want +got)\n%s", diff)
 	}
 }

@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"bytes"
+	"io"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,9 +103,9 @@ func TestNetnsLabDownloadCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong.sum.Bytes()[5] ^= 1
-	if err := wrong.Finish(requestTimeout); err == nil || !strings.Contains(err.Error(), "checksum") {
-		t.Errorf("a changed download: want a checksum error, got %v", err)
+	wrong.want.Read(make([]byte, 1))
+	if err := wrong.Finish(requestTimeout); err == nil || !strings.Contains(err.Error(), "wrong bytes") {
+		t.Errorf("a download that lost a byte: want an error that says so, got %v", err)
 	}
 	s.Kill()
 	if err := cut.Finish(requestTimeout); err == nil {
@@ -113,6 +117,25 @@ func TestNetnsLabDownloadCut(t *testing.T) {
 	s.Open(HTTPPort)
 	if got, err := l.Get(t.Context(), url+"/slow?for=1ms"); err != nil || got != "s3" {
 		t.Errorf("get after Open: want s3, got %q, %v", got, err)
+	}
+}
+
+// TestContent sees that content is the same in pieces of any size.
+func TestContent(t *testing.T) {
+	want, err := io.ReadAll(Content(100_003))
+	if err != nil || len(want) != 100_003 {
+		t.Fatalf("want 100003 bytes, got %d, %v", len(want), err)
+	}
+	got, err := io.ReadAll(iotest.HalfReader(iotest.OneByteReader(Content(100_003))))
+	if err != nil || !bytes.Equal(want, got) {
+		t.Errorf("content differs when read in pieces, %v", err)
+	}
+	seen := make(map[string]bool)
+	for piece := range slices.Chunk(want[:100_000], 8) {
+		if seen[string(piece)] {
+			t.Fatalf("%x is there twice", piece)
+		}
+		seen[string(piece)] = true
 	}
 }
 

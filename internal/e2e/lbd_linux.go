@@ -36,7 +36,8 @@ type LBD struct {
 	// ended is closed when the process has ended, with exitErr set.
 	ended   chan struct{}
 	exitErr error
-	ready   chan struct{}
+	// said gets what lbd tells the service manager: ready or reloading.
+	said chan string
 }
 
 // NewLBD returns an LBD that is not started. It ends with the test at the
@@ -82,14 +83,14 @@ func (d *LBD) Start() error {
 		notify.Close()
 		return fmt.Errorf("start lbd: %w", err)
 	}
-	d.cmd, d.ended, d.ready = cmd, make(chan struct{}), make(chan struct{}, 1)
+	d.cmd, d.ended, d.said = cmd, make(chan struct{}), make(chan string, 64)
 	go func() {
 		d.exitErr = cmd.Wait()
 		notify.Close()
 		close(d.ended)
 	}()
-	go d.readNotify(notify, d.ready)
-	if err := d.WaitReady(); err != nil {
+	go readNotify(notify, d.said)
+	if err := d.wait(saidReady); err != nil {
 		d.Kill()
 		return err
 	}
@@ -101,17 +102,42 @@ func (d *LBD) Command(args ...string) *exec.Cmd {
 	return exec.Command(d.Bin, append([]string{"--run-dir", d.RunDir()}, args...)...)
 }
 
-// WaitReady waits for the next READY=1 of lbd: that of its start, or the one at
-// the end of a reload.
-func (d *LBD) WaitReady() error {
-	select {
-	case <-d.ready:
-		return nil
-	case <-d.ended:
-		return fmt.Errorf("lbd ended: %v\n%s", d.exitErr, d.Log())
-	case <-time.After(startTimeout):
-		return fmt.Errorf("lbd is not ready after %v\n%s", startTimeout, d.Log())
+// The assignments of sd_notify(3) that matter here.
+const (
+	saidReady     = "READY=1"
+	saidReloading = "RELOADING=1"
+)
+
+// wait waits until lbd says something.
+func (d *LBD) wait(what string) error {
+	timeout := time.After(startTimeout)
+	for {
+		select {
+		case got := <-d.said:
+			if got == what {
+				return nil
+			}
+		case <-d.ended:
+			return fmt.Errorf("lbd ended: %v\n%s", d.exitErr, d.Log())
+		case <-timeout:
+			return fmt.Errorf("lbd has not said %s after %v\n%s", what, startTimeout, d.Log())
+		}
 	}
+}
+
+// Reload sends SIGHUP and waits for the end of the reload, good or bad.
+func (d *LBD) Reload() error {
+	for len(d.said) > 0 {
+		<-d.said
+	}
+	if err := d.Signal(syscall.SIGHUP); err != nil {
+		return err
+	}
+	// A READY that is still to come from an earlier reload does not count.
+	if err := d.wait(saidReloading); err != nil {
+		return err
+	}
+	return d.wait(saidReady)
 }
 
 // Signal sends a signal.
@@ -156,7 +182,8 @@ func (d *LBD) listenNotify() (*net.UnixConn, error) {
 	return net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 }
 
-func (d *LBD) readNotify(c *net.UnixConn, ready chan<- struct{}) {
+// readNotify passes on what lbd says, until the socket is closed.
+func readNotify(c *net.UnixConn, said chan<- string) {
 	b := make([]byte, 4096)
 	for {
 		n, err := c.Read(b)
@@ -164,10 +191,10 @@ func (d *LBD) readNotify(c *net.UnixConn, ready chan<- struct{}) {
 			return
 		}
 		for line := range strings.Lines(string(b[:n])) {
-			if strings.TrimSpace(line) == "READY=1" {
+			if line = strings.TrimSpace(line); line == saidReady || line == saidReloading {
 				select {
-				case ready <- struct{}{}:
-				default:
+				case said <- line:
+				default: // nobody has asked for long
 				}
 			}
 		}
@@ -192,19 +219,29 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// Programs finds lbd and ipvsctl: in the folder that LBD_BIN names, or built
-// from the module's source into dir.
+// Programs finds lbd and ipvsctl: in the folder that LBD_BIN names, beside the
+// running program, or built from the module's source into dir.
 func Programs(ctx context.Context, dir string) (lbd, ipvsctl string, err error) {
-	if bin := os.Getenv("LBD_BIN"); bin != "" {
-		dir = bin
-	} else {
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", dir+"/",
-			"github.com/lbd-project/lbd/cmd/lbd", "github.com/lbd-project/lbd/cmd/ipvsctl")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", "", fmt.Errorf("build lbd and ipvsctl (LBD_BIN is not set): %w\n%s", err, out)
-		}
+	exe, err := os.Executable()
+	if err != nil {
+		return "", "", err
 	}
+	if bin := os.Getenv("LBD_BIN"); bin != "" {
+		return programsIn(bin)
+	}
+	if lbd, ipvsctl, err = programsIn(filepath.Dir(exe)); err == nil {
+		return lbd, ipvsctl, nil
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", dir+"/",
+		"github.com/lbd-project/lbd/cmd/lbd", "github.com/lbd-project/lbd/cmd/ipvsctl")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, errBuild := cmd.CombinedOutput(); errBuild != nil {
+		return "", "", fmt.Errorf("find lbd and ipvsctl: LBD_BIN is not set; %w; go build: %w\n%s", err, errBuild, out)
+	}
+	return programsIn(dir)
+}
+
+func programsIn(dir string) (lbd, ipvsctl string, err error) {
 	lbd, ipvsctl = filepath.Join(dir, "lbd"), filepath.Join(dir, "ipvsctl")
 	for _, p := range []string{lbd, ipvsctl} {
 		if _, err := os.Stat(p); err != nil {

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -34,16 +36,29 @@ type TableServer struct {
 }
 
 // ReadTable reads /proc/net/ip_vs of a namespace.
+//
+// It is whole up to 4096 bytes. Of a longer table the kernel gives a page a read
+// and finds its place again by counting services; up to Linux 6.1 at least it
+// counts those of all namespaces on the way and only its own when it starts
+// again (ip_vs_info_seq_next and ip_vs_info_array in
+// net/netfilter/ipvs/ip_vs_ctl.c), so that services are missing where other
+// namespaces have some, too.
 func ReadTable(n *netnstest.NS) (Table, error) {
-	var b []byte
-	err := n.Do(func() (err error) {
-		b, err = os.ReadFile("/proc/thread-self/net/ip_vs")
+	var b bytes.Buffer
+	err := n.Do(func() error {
+		f, err := os.Open("/proc/thread-self/net/ip_vs")
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		// A read of less than a page would make the kernel start again, too.
+		_, err = io.CopyBuffer(struct{ io.Writer }{&b}, struct{ io.Reader }{f}, make([]byte, 1<<20))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return parseTable(string(b))
+	return parseTable(b.String())
 }
 
 // String prints a service a line, its servers indented below:

@@ -1,0 +1,358 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lbd-project/lbd/internal/netnstest"
+)
+
+// scripts is the folder of the scenarios.
+const scripts = "../../testdata/netns"
+
+// The bounds of retry.
+const (
+	retryFor   = 30 * time.Second
+	retryPause = 50 * time.Millisecond
+)
+
+// TestKernelE2E runs every scenario. A scenario is a testscript (see the package
+// documentation of github.com/rogpeppe/go-internal/testscript) with the commands
+// of the table below; each starts with "lab".
+//
+//	lab masq|route|tunnel [N]          build the topology with N servers (3)
+//	vip ADDRESS...                     give the balancer, and where needed the servers, VIPs
+//	vip -servers ADDRESS...            give them to the servers only
+//	sysctl NODE KEY [VALUE]            read or write a sysctl
+//	addrs NODE DEVICE                  print the addresses of a device
+//	run NODE PROGRAM ARGUMENT...       run a program: ipvsadm, nft
+//	config FILE                        make FILE the configuration; $WORK in it is expanded
+//	lbd start                          start lbd, wait until it is ready
+//	lbd kill | stop                    end it with SIGKILL, or SIGTERM and status 0
+//	lbd hup                            send SIGHUP, wait for the end of the reload
+//	lbd run ARGUMENT...                run lbd to its end
+//	lbd log REGEXP                     see that lbd wrote a line
+//	ipvsctl ARGUMENT...                run ipvsctl on lbd's socket
+//	table [FILE]                       print the kernel's table, or compare it
+//	table -sorted FILE                 compare it without the order of real servers
+//	counts [FILE]                      the same with active and inactive connections
+//	steady FILE | steady -stop         see that the table equals FILE all the time in between
+//	spread N TARGET                    N requests in a row; prints "s1=3 s2=2 s3=1"
+//	ask N ADDRESS:PORT                 N UDP packets from one socket; prints their spread
+//	hold NAME N URL                    open N connections that stay; prints their spread
+//	release NAME                       end them
+//	stream NAME start TARGET           requests in the background until the script ends
+//	stream NAME reset                  forget what was counted
+//	stream NAME good N                 wait for N more good requests; none may fail
+//	stream NAME avoids SERVER          none of the good requests counted may be SERVER's
+//	download NAME URL BYTES            download the first half
+//	finish NAME                        download the rest and check every byte
+//	server NAME refuse|open            refuse new connections to HTTP, or accept them
+//	server NAME sick|well              the same for the health port alone
+//	server NAME unplug|plug            take it off the network, or back
+//	sees REGEXP COMMAND...             run a command of this table whose output must match
+//	retry [-for TIME] COMMAND...       repeat a command of this table until it succeeds
+//
+// TARGET is an http URL or, for UDP, address:port. A "!" before a command wants
+// it to fail; what the error says is then standard error.
+func TestKernelE2E(t *testing.T) {
+	netnstest.Require(t, "netns", "ipvs")
+	lbd, ipvsctl, err := Programs(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runScripts(t, scripts, lbd, ipvsctl)
+}
+
+func runScripts(t *testing.T, dir, lbd, ipvsctl string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenario in %s: %v", dir, err)
+	}
+	cmds := make(map[string]func(*testscript.TestScript, bool, []string))
+	for name := range commands() {
+		cmds[name] = func(ts *testscript.TestScript, neg bool, args []string) {
+			s := ts.Value(scriptKey{}).(*script)
+			s.tb.ts = ts
+			out, err := s.call(append([]string{name}, args...))
+			fmt.Fprint(ts.Stdout(), out)
+			switch {
+			case neg && err == nil:
+				ts.Fatalf("%s succeeded", name)
+			case neg:
+				fmt.Fprintln(ts.Stderr(), err)
+			case err != nil:
+				ts.Fatalf("%v", err)
+			}
+		}
+	}
+	testscript.Run(t, testscript.Params{
+		Files:              files,
+		RequireUniqueNames: true,
+		Cmds:               cmds,
+		Setup: func(env *testscript.Env) error {
+			tb := &scriptTB{env: env}
+			s := newScript(tb, env.WorkDir, lbd, ipvsctl)
+			env.Values[scriptKey{}] = s
+			env.Defer(s.close)
+			return nil
+		},
+	})
+}
+
+type scriptKey struct{}
+
+// scriptTB lets a running script be a netnstest.TB.
+type scriptTB struct {
+	env *testscript.Env
+	ts  *testscript.TestScript
+}
+
+func (tb *scriptTB) Helper()                           {}
+func (tb *scriptTB) Cleanup(f func())                  { tb.env.Defer(f) }
+func (tb *scriptTB) Logf(format string, args ...any)   { tb.ts.Logf(format, args...) }
+func (tb *scriptTB) Fatalf(format string, args ...any) { tb.ts.Fatalf(format, args...) }
+
+// script is the state of one scenario.
+type script struct {
+	tb           *scriptTB
+	dir          string
+	lbd, ipvsctl string
+
+	lab       *Lab
+	daemon    *LBD
+	held      map[string][]*Held
+	streams   map[string]*Stream
+	downloads map[string]*Download
+	steady    *watch
+}
+
+func newScript(tb *scriptTB, dir, lbd, ipvsctl string) *script {
+	return &script{
+		tb: tb, dir: dir, lbd: lbd, ipvsctl: ipvsctl,
+		held:      make(map[string][]*Held),
+		streams:   make(map[string]*Stream),
+		downloads: make(map[string]*Download),
+	}
+}
+
+// close ends what the script left running; the rest ends with the Lab.
+func (s *script) close() {
+	if s.steady != nil {
+		s.steady.stop()
+	}
+	for _, st := range s.streams {
+		st.Stop()
+	}
+	for _, d := range s.downloads {
+		d.Abandon()
+	}
+	for _, list := range s.held {
+		for _, h := range list {
+			h.Close()
+		}
+	}
+}
+
+// command is a command of scenarios: what it prints, and why it failed.
+type command func(s *script, args []string) (string, error)
+
+func commands() map[string]command {
+	return map[string]command{
+		"lab": cmdLab, "vip": cmdVIP, "sysctl": cmdSysctl, "addrs": cmdAddrs, "run": cmdRun,
+		"config": cmdConfig, "lbd": cmdLBD, "ipvsctl": cmdIpvsctl,
+		"table": cmdTable, "counts": cmdCounts, "steady": cmdSteady,
+		"spread": cmdSpread, "ask": cmdAsk, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream,
+		"download": cmdDownload, "finish": cmdFinish, "server": cmdServer,
+		"sees": cmdSees, "retry": cmdRetry,
+	}
+}
+
+func (s *script) call(args []string) (string, error) {
+	if len(args) == 0 {
+		return "", errors.New("no command")
+	}
+	cmd, ok := commands()[args[0]]
+	if !ok {
+		return "", fmt.Errorf("unknown command %q", args[0])
+	}
+	if s.lab == nil && args[0] != "lab" {
+		return "", errors.New("a script starts with lab")
+	}
+	return cmd(s, args[1:])
+}
+
+func cmdSees(s *script, args []string) (string, error) {
+	if len(args) < 2 {
+		return "", usage("sees REGEXP COMMAND...")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	if err != nil {
+		return "", err
+	}
+	out, err := s.call(args[1:])
+	if err == nil && !re.MatchString(out) {
+		err = fmt.Errorf("no %q in the output of %s:\n%s\n%s", args[0], args[1], out, s.daemon.Log())
+	}
+	return out, err
+}
+
+func cmdRetry(s *script, args []string) (string, error) {
+	limit := retryFor
+	if len(args) > 2 && args[0] == "-for" {
+		var err error
+		if limit, err = time.ParseDuration(args[1]); err != nil {
+			return "", err
+		}
+		args = args[2:]
+	}
+	deadline := time.Now().Add(limit)
+	for {
+		out, err := s.call(args)
+		if err == nil || time.Now().After(deadline) {
+			return out, err
+		}
+		time.Sleep(retryPause)
+	}
+}
+
+func usage(form string) error { return fmt.Errorf("usage: %s", form) }
+
+// path makes a file name of a script absolute.
+func (s *script) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(s.dir, name)
+}
+
+func cmdLab(s *script, args []string) (string, error) {
+	if len(args) == 0 || len(args) > 2 || s.lab != nil {
+		return "", usage("lab masq|route|tunnel [N], once")
+	}
+	mode, n := Mode(args[0]), 3
+	if !slices.Contains([]Mode{Masq, Route, Tunnel}, mode) {
+		return "", fmt.Errorf("unknown mode %q", mode)
+	}
+	if len(args) == 2 {
+		if _, err := fmt.Sscan(args[1], &n); err != nil {
+			return "", err
+		}
+	}
+	s.lab = NewLab(s.tb, mode, n)
+	s.daemon = NewLBD(s.tb, s.lab.Balancer, s.lbd, s.path("active.yaml"), s.dir)
+	return "", nil
+}
+
+func cmdVIP(s *script, args []string) (string, error) {
+	add := s.lab.AddVIP
+	if len(args) > 0 && args[0] == "-servers" {
+		add, args = s.lab.ServeVIP, args[1:]
+	}
+	for _, a := range args {
+		add(a)
+	}
+	return "", nil
+}
+
+// node returns a namespace by name: client, balancer, s1, s2, ...
+func (s *script) node(name string) *netnstest.NS {
+	switch name {
+	case "client":
+		return s.lab.Client
+	case "balancer":
+		return s.lab.Balancer
+	default:
+		return s.lab.Server(name).NS
+	}
+}
+
+func cmdSysctl(s *script, args []string) (string, error) {
+	switch len(args) {
+	case 2:
+		return s.node(args[0]).Sysctl(args[1]) + "\n", nil
+	case 3:
+		s.node(args[0]).SetSysctl(args[1], args[2])
+		return "", nil
+	default:
+		return "", usage("sysctl NODE KEY [VALUE]")
+	}
+}
+
+func cmdAddrs(s *script, args []string) (string, error) {
+	if len(args) != 2 {
+		return "", usage("addrs NODE DEVICE")
+	}
+	return strings.Join(s.node(args[0]).Addrs(args[1]), "\n") + "\n", nil
+}
+
+func cmdRun(s *script, args []string) (string, error) {
+	if len(args) < 2 {
+		return "", usage("run NODE PROGRAM ARGUMENT...")
+	}
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Dir = s.dir
+	return runBounded(s.node(args[0]), cmd)
+}
+
+// runBounded runs a program that may not take long.
+func runBounded(n *netnstest.NS, cmd *exec.Cmd) (string, error) {
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := n.Start(cmd); err != nil {
+		return "", err
+	}
+	timer := time.AfterFunc(startTimeout, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := cmd.Wait(); err != nil {
+		return out.String(), fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, &errOut)
+	}
+	return out.String(), nil
+}
+
+// TestScriptsParse sees on any machine that every scenario uses known commands.
+func TestScriptsParse(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(scripts, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenario in %s: %v", scripts, err)
+	}
+	known := commands()
+	builtin := []string{"stdout", "stderr", "cmp", "cp", "exists", "grep", "rm", "env"}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, _, _ := strings.Cut(string(b), "\n-- ")
+		words := 0
+		for i, line := range strings.Split(head, "\n") {
+			w := strings.Fields(strings.TrimPrefix(line, "! "))
+			if len(w) > 3 && w[0] == "retry" && w[1] == "-for" {
+				w = w[3:]
+			} else if len(w) > 1 && w[0] == "retry" {
+				w = w[1:]
+			}
+			if len(w) == 0 || strings.HasPrefix(w[0], "#") {
+				continue
+			}
+			words++
+			if _, ok := known[w[0]]; !ok && !slices.Contains(builtin, w[0]) {
+				t.Errorf("%s:%d: unknown command %q", f, i+1, w[0])
+			}
+		}
+		if words < 3 {
+			t.Errorf("%s does nothing", f)
+		}
+	}
+}
