@@ -39,7 +39,7 @@ position; the exit status is 2 if one of them is an error.`,
 			errs := append(r.Errors, r.HostErrors...)
 			a.findings(errs)
 			if len(errs) > 0 {
-				return usagef("%s: %s", file.Name, plural(len(errs), "error"))
+				return usagef("%s: cannot be loaded", file.Name)
 			}
 			if a.text() {
 				fmt.Fprintf(a.out, "%s: ok\n", printable(file.Name))

@@ -32,7 +32,7 @@ difference or not.`,
 			a.warn(plan.Warnings)
 			if len(plan.Errors) > 0 {
 				a.findings(plan.Errors)
-				return usagef("%s: %s", file.Name, plural(len(plan.Errors), "error"))
+				return usagef("%s: cannot be loaded", file.Name)
 			}
 			if a.text() {
 				a.printPlan(plan.Steps)
