@@ -39,6 +39,13 @@ $(BIN)/ipvsctl: FORCE
 $(BIN)/vmrun: FORCE
 	$(BUILD) -o $@ ./internal/vm/vmrun
 
+$(BIN)/demo: FORCE
+	$(BUILD) -o $@ ./internal/demo
+
+demo: deps build $(BIN)/demo $(BIN)/vmrun ## show lbd at work: traffic, a dead server, a killed lbd
+	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd -file $(BIN)/ipvsctl -timeout 5m \
+		$(BIN)/demo $$(test -t 1 && echo -live=yes)
+
 test: deps ## every tier: unit, namespaces, kernel
 	@$(MAKE) --no-print-directory test-unit test-netns test-kernel
 
