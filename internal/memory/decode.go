@@ -228,6 +228,7 @@ func (j drainJSON) drain() (Drain, error) {
 	if d.Service.Persistence.Netmask, err = decodeNetmask(k.Family, j.Service.Netmask); err != nil {
 		return Drain{}, err
 	}
+	d.Service = d.Service.Canonical()
 	if err := d.Service.Validate(); err != nil {
 		return Drain{}, fmt.Errorf("service %v: %w", k, err)
 	}
