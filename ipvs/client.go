@@ -43,6 +43,7 @@ type Client struct {
 	// one lock, so only a dump of several can have a double or a gap.
 	datagrams int
 	names     names
+	servers   int // how many the last table had
 
 	counts countsReader
 }

@@ -99,7 +99,7 @@ func (t *countsTable) service(line []byte) error {
 		if !ok || mark == 0 {
 			return errors.New("no firewall mark")
 		}
-		s.key.FWMark = uint32(mark)
+		s.key.FWMark = mark
 	} else {
 		p, err := parseProtocol(proto)
 		if err != nil {
@@ -172,11 +172,10 @@ func (t *countsTable) server(line []byte) error {
 	if extra, _ := field(rest); len(extra) != 0 {
 		return errors.New("unknown column")
 	}
-	t.counts = append(t.counts, DestinationCounts{
-		DestinationKey: DestinationKey{Service: s.key, Address: ap},
-		Weight:         weight,
-		Conns:          Conns{Active: active, Inactive: inactive},
-	})
+	t.counts = append(t.counts, DestinationCounts{})
+	d := &t.counts[len(t.counts)-1]
+	d.Service, d.Address, d.Weight = s.key, ap, weight
+	d.Conns.Active, d.Conns.Inactive = active, inactive
 	return nil
 }
 
@@ -243,16 +242,19 @@ func (t *countsTable) list() []DestinationCounts {
 	return kept
 }
 
-// field cuts the next field, which spaces end, off a line.
+// field cuts the next field, which spaces end, off a line. Fields are so short
+// that a plain loop is faster than bytes.IndexByte.
 func field(b []byte) (f, rest []byte) {
-	for len(b) > 0 && b[0] == ' ' {
-		b = b[1:]
+	i := 0
+	for i < len(b) && b[i] == ' ' {
+		i++
 	}
-	i := bytes.IndexByte(b, ' ')
-	if i < 0 {
-		return b, nil
+	for j := i; j < len(b); j++ {
+		if b[j] == ' ' {
+			return b[i:j], b[j:]
+		}
 	}
-	return b[:i], b[i:]
+	return b[i:], nil
 }
 
 // parseProtocol is the inverse of the kernel's ip_vs_proto_name.
@@ -328,8 +330,8 @@ func hexAddr(b []byte) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// parseHex parses exactly digits hexadecimal digits.
-func parseHex(b []byte, digits int) (n uint64, ok bool) {
+// parseHex parses exactly digits hexadecimal digits, at most 8.
+func parseHex(b []byte, digits int) (n uint32, ok bool) {
 	if len(b) != digits {
 		return 0, false
 	}
@@ -337,14 +339,14 @@ func parseHex(b []byte, digits int) (n uint64, ok bool) {
 		switch {
 		case '0' <= c && c <= '9':
 			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
 		case 'A' <= c && c <= 'F':
 			c -= 'A' - 10
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
 		default:
 			return 0, false
 		}
-		n = n<<4 | uint64(c)
+		n = n<<4 | uint32(c)
 	}
 	return n, true
 }

@@ -149,7 +149,7 @@ func (c *Client) table(ctx context.Context) ([]TableEntry, error) {
 	}
 	// All real servers go into one slice that is cut up in the end: twenty
 	// thousand are read in a thousand dumps.
-	var all []DestinationStatus
+	all := make([]DestinationStatus, 0, c.servers+c.servers/8)
 	table := make([]TableEntry, 0, len(services))
 	ends := make([]int, 0, len(services))
 	for _, s := range services {
@@ -169,6 +169,7 @@ func (c *Client) table(ctx context.Context) ([]TableEntry, error) {
 		table = append(table, TableEntry{ServiceStatus: s})
 		ends = append(ends, len(all))
 	}
+	c.servers = len(all)
 	from := 0
 	for i, end := range ends {
 		if end > from {
