@@ -106,13 +106,17 @@ func TestQuiet(t *testing.T) {
 		c := conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)))
 		c.VIPInterface = "lo"
 		c.Sysctls = map[string]int{"expire_nodest_conn": 1}
-		r.start(c)
+		p := r.start(c)
 		after(decided)
 		r.table.ResetRequests()
+		passes := p.mustStatus().Sync.Passes
 		r.mu.Lock()
 		saves, writes := r.saves, r.host.writes
 		r.mu.Unlock()
 		after(10 * time.Minute)
+		if n := p.mustStatus().Sync.Passes - passes; n != 20 {
+			t.Errorf("passes in 10 quiet minutes: want 20, got %d", n)
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if n := r.table.Requests().Writes; n != 0 {

@@ -91,6 +91,28 @@ func TestVIPs(t *testing.T) {
 	})
 }
 
+// An address that an lbd made whose memory is lost is lbd's again.
+func TestVIPOfLostMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		own := VIP{"lo", netip.MustParseAddrPort(vip).Addr()}
+		r.host.addresses[own] = true
+		c := conf(service(vip, server(rs2, 1)))
+		c.VIPInterface = "lo"
+		p := r.start(c)
+		empty := conf()
+		empty.VIPInterface = "lo"
+		if err := p.switchTo(empty); err != nil {
+			t.Fatal(err)
+		}
+		after(3 * time.Second)
+		if _, vips := r.host.state(); len(vips) != 0 {
+			t.Errorf("addresses when they are not needed: want none, got %v", vips)
+		}
+	})
+}
+
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

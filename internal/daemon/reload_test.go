@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/ipvs"
@@ -189,11 +191,19 @@ func TestReloadReadsOnce(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// A second read would wait for a writer for ever.
+	t.Cleanup(func() {
+		if f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
+			f.Close()
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
 	written := make(chan error, 1)
 	go func() {
 		written <- os.WriteFile(path, []byte(strings.Replace(goodFile, "weight: 3", "weight: 7", 1)), 0)
 	}()
-	res, err := p.Reload(t.Context())
+	res, err := p.Reload(ctx)
 	if err := errors.Join(err, <-written); err != nil {
 		t.Fatal(err)
 	}
@@ -250,16 +260,18 @@ func TestCheck(t *testing.T) {
 		r := newRig(t)
 		r.table.SetSchedulers("wlc", "rr")
 		p := r.startFile(writeFile(t, goodFile))
-		file := strings.Replace(goodFile, "name: web", "name: web\n    scheduler: wrr", 1)
+		file := strings.Replace(goodFile, "name: web", "name: web\n    scheduler: wrr", 1) +
+			"  - {name: other, address: 192.0.2.2:80, scheduler: rr}\n"
 		for range 2 {
 			rep, err := p.Check(t.Context(), api.File{Name: "new.yaml", Content: file})
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := api.CheckReport{HostErrors: []string{"scheduler wrr: not in this kernel"}}
-			if diff := cmp.Diff(want, rep); diff != "" {
+			if diff := cmp.Diff(want, rep, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(api.CheckReport{}, "Warnings")); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
+			r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")
 		}
 		rep, err := p.Check(t.Context(), api.File{Name: "bad.yaml", Content: "x: 1\n"})
 		if err != nil || len(rep.Errors) == 0 || !strings.HasPrefix(rep.Errors[0], "bad.yaml:1:1: ") {

@@ -77,10 +77,12 @@ func TestServicesAbsent(t *testing.T) {
 		r := newRig(t)
 		rs := r.checked(rs2, 3)
 		rs.OnFailure = "remove"
-		c := conf(service(vip, rs))
+		c := conf(service(vip, rs, r.checked(rs3, 2)))
 		r.net.set(rs2, errRefused)
 		p := r.start(c)
-		after(time.Minute)
+		after(30 * time.Second)
+		r.net.set(rs3, errRefused) // makes it remember again
+		after(30 * time.Second)
 		p.kill()
 		p = r.start(c)
 		after(time.Minute)
@@ -94,6 +96,27 @@ func TestServicesAbsent(t *testing.T) {
 		}
 		if got.StateSeconds < 119 || got.StateSeconds > 121 {
 			t.Errorf("down for: want 2 minutes, got %v s", got.StateSeconds)
+		}
+	})
+}
+
+// What lbd wrote is seen at once, however seldom the mirror reads.
+func TestServicesAfterFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)))
+		c.MirrorInterval = time.Hour
+		p := r.start(c)
+		after(decided)
+		r.net.set(rs2, errRefused)
+		after(decided)
+		list, err := p.Services(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := list[0].RealServers[0].ProgrammedWeight; w != 0 {
+			t.Errorf("programmed weight of the failed server: want 0, got %d", w)
 		}
 	})
 }
