@@ -57,8 +57,14 @@ func (a *adviser) last() []string {
 	return nil
 }
 
-// runAdvice looks each adviceInterval until ctx is done.
+// runAdvice looks each adviceInterval until ctx is done. It begins once the table
+// has been tried: thousands of route look-ups must not hold up a start.
 func (d *Daemon) runAdvice(ctx context.Context) error {
+	select {
+	case <-d.owner.tried:
+	case <-ctx.Done():
+		return nil
+	}
 	ticker := time.NewTicker(adviceInterval)
 	defer ticker.Stop()
 	for {
