@@ -75,6 +75,19 @@ func (d Desired) unclaimed() []ipvs.ServiceKey {
 	return keys
 }
 
+// claimed returns d without the services that are not yet owned, and without
+// Exclusive, which would take them for foreign ones.
+func (d Desired) claimed() Desired {
+	all := d.Services
+	d.Services, d.Exclusive = nil, false
+	for _, s := range all {
+		if _, ok := d.Owned[canonicalKey(s.ServiceKey)]; ok {
+			d.Services = append(d.Services, s)
+		}
+	}
+	return d
+}
+
 // canonicalKey returns the one form of a key that tables are indexed by.
 func canonicalKey(k ipvs.ServiceKey) ipvs.ServiceKey {
 	if k.FWMark != 0 {

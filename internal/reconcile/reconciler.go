@@ -28,8 +28,9 @@ const (
 type Reconciler struct {
 	// Claim is called with the keys of the wanted services that are not in
 	// Desired.Owned, before a pass writes to the table, to write them down as
-	// lbd's own; services that need no write are among them. After an error
-	// nothing is written to the table and the pass fails. Nil claims nothing.
+	// lbd's own; services that need no write are among them. After an error the
+	// pass leaves them alone and fails, but what is owned already follows: a full
+	// disk must not keep the weight of a dead server. Nil claims nothing.
 	Claim func(keys []ipvs.ServiceKey) error
 	// Logger gets retried faults; nil discards.
 	Logger *slog.Logger
@@ -80,12 +81,14 @@ func (r *Reconciler) Pass(ctx context.Context, table Table, desired Desired) (Re
 	if err := desired.check(); err != nil {
 		return p.report, err
 	}
+	var claimErr error
 	if keys := desired.unclaimed(); len(keys) > 0 && r.Claim != nil {
 		if err := r.Claim(keys); err != nil {
-			return p.report, fmt.Errorf("record %d virtual services as owned: %w", len(keys), err)
+			claimErr = fmt.Errorf("record %d virtual services as owned: %w", len(keys), err)
+			p.desired = desired.claimed()
 		}
 	}
-	err := p.run(ctx)
+	err := errors.Join(claimErr, p.run(ctx))
 	return p.report, err
 }
 

@@ -292,15 +292,29 @@ func TestPassClaimsBeforeItWrites(t *testing.T) {
 	if !errors.Is(err, refuse) {
 		t.Errorf("Pass: %v; want %v", err, refuse)
 	}
-	if n := f.Requests().Writes; n > 0 || len(report.Changes) > 0 {
-		t.Errorf("%d writes after a refused claim", n)
+	// Only the service that was owned before is written.
+	if got := table(t, f); len(got) != 1 || got[0].ServiceKey != d.Services[1].ServiceKey || len(report.Changes) != 2 {
+		t.Errorf("after a refused claim: want the owned service alone, got %v", got)
 	}
 	if diff := cmp.Diff([]ipvs.ServiceKey{d.Services[0].ServiceKey, d.Services[2].ServiceKey}, claimed, equal); diff != "" {
 		t.Errorf("claimed (-want +got):\n%s", diff)
 	}
 	refuse = nil
+	f.ResetRequests()
 	mustPass(t, r, f, d)
 	checkConverged(t, f, d)
+}
+
+// What could not be claimed is no stranger to be deleted.
+func TestPassKeepsUnclaimedOfExclusive(t *testing.T) {
+	f, d := ipvstest.New(), fleet(1, 1)
+	mustPass(t, new(Reconciler), f, d)
+	clear(d.Owned)
+	d.Exclusive = true
+	r := &Reconciler{Claim: func([]ipvs.ServiceKey) error { return errors.New("no space left") }}
+	if report, err := r.Pass(t.Context(), f, d); err == nil || len(report.Changes) > 0 {
+		t.Errorf("Pass: want an error and no change, got %v and %v", err, report.Changes)
+	}
 }
 
 func TestPassReleases(t *testing.T) {
