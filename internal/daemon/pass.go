@@ -155,8 +155,13 @@ func (o *owner) own(keys []ipvs.ServiceKey) error {
 	for _, k := range keys {
 		owned[k] = struct{}{}
 	}
+	before := o.mem.owned
 	o.mem.owned = owned
-	return o.remember()
+	err := o.remember()
+	if err != nil {
+		o.mem.owned = before // what is not written down must be claimed again
+	}
+	return err
 }
 
 // disown forgets services that are gone.

@@ -108,6 +108,13 @@ func TestMemoryFails(t *testing.T) {
 			t.Error("pass with a memory that cannot be saved: want an error, got none")
 		}
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+		// Nor by a later pass, which must follow the checks all the same.
+		r.net.set(rs3, errRefused)
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=0")
+		r.net.set(rs3, nil)
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
 		r.mu.Lock()
 		r.saveErr = nil
 		r.mu.Unlock()
