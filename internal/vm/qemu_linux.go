@@ -21,7 +21,7 @@ import (
 // The time stamp counter is the host's, but the kernel mistrusts it on an
 // emulated processor, and its next best clock leaves the guest at every reading.
 const commandLine = "console=ttyS0 panic=-1 oops=panic reboot=t quiet mitigations=off nowatchdog " +
-	"rcupdate.rcu_cpu_stall_suppress=1 tsc=reliable"
+	"rcupdate.rcu_cpu_stall_suppress=1 tsc=reliable cryptomgr.notests"
 
 // bootLimit is how long a guest may take until it says hello. An idle host
 // needs 2 seconds.
