@@ -27,6 +27,9 @@ const commandLine = "console=ttyS0 panic=-1 oops=panic reboot=t quiet mitigation
 // needs 2 seconds.
 const bootLimit = 150 * time.Second
 
+// drainLimit is how long the stream of a killed guest is still read.
+const drainLimit = 2 * time.Second
+
 // qemuArgs returns the arguments of one boot. The frames go to the file
 // descriptor 3: a chardev on standard output would stall the guest once
 // standard input is at its end.
@@ -68,6 +71,7 @@ func (m *Machine) boot(ctx context.Context, dir, initrd string, limit time.Durat
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = 5 * time.Second
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// The guest ends with the runner, and does not get the terminal's signals
 	// before the runner has decided what they mean.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -84,7 +88,14 @@ func (m *Machine) boot(ctx context.Context, dir, initrd string, limit time.Durat
 		timer.Stop()
 		timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("the guest did not end within %v", limit)) })
 	}
+	// A reader must not wait for ever where something keeps the stream open
+	// after QEMU was killed. What is in the pipe still counts.
+	stop := context.AfterFunc(ctx, func() { r.SetReadDeadline(time.Now().Add(drainLimit)) })
+	defer stop()
 	readErr := o.read(r)
+	if errors.Is(readErr, os.ErrDeadlineExceeded) {
+		readErr = nil // the cause of ctx says why
+	}
 	if o.haveResult || readErr != nil && !errors.Is(readErr, io.ErrUnexpectedEOF) {
 		// All is said, or nothing reads the stream any more: do not wait for
 		// the guest to shut down.

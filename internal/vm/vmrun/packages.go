@@ -34,9 +34,9 @@ func (p pkg) rel() string {
 func (p pkg) short() string { return "./" + p.rel() }
 
 // listPackages returns the packages that the patterns name. Of those that only
-// a pattern with "..." named, it drops the ones without a test or benchmark
-// that keep matches.
-func listPackages(ctx context.Context, patterns []string, keep *regexp.Regexp) ([]pkg, error) {
+// a pattern with "..." named, it drops the ones without a function that keep
+// wants.
+func listPackages(ctx context.Context, patterns []string, keep selection) ([]pkg, error) {
 	args := append([]string{"list", "-json=Dir,ImportPath,Module,TestGoFiles,XTestGoFiles,Match", "--"}, patterns...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stderr = os.Stderr
@@ -63,7 +63,7 @@ func listPackages(ctx context.Context, patterns []string, keep *regexp.Regexp) (
 		}
 	}
 	if len(wanted) == 0 {
-		return nil, fmt.Errorf("no test or benchmark matches %s in %s", keep, strings.Join(patterns, " "))
+		return nil, fmt.Errorf("nothing to run in %s", strings.Join(patterns, " "))
 	}
 	return wanted, nil
 }
@@ -83,8 +83,21 @@ func decodePackages(r io.Reader) ([]pkg, error) {
 	}
 }
 
-// hasTest says whether a test file of p has a function that keep matches.
-func hasTest(p pkg, keep *regexp.Regexp) (bool, error) {
+// selection tells which test functions shall run; a nil field is none of them.
+type selection struct{ tests, benchmarks *regexp.Regexp }
+
+func (s selection) wants(name string) bool {
+	switch {
+	case strings.HasPrefix(name, "Test"):
+		return s.tests != nil && s.tests.MatchString(name)
+	case strings.HasPrefix(name, "Benchmark"):
+		return s.benchmarks != nil && s.benchmarks.MatchString(name)
+	}
+	return false
+}
+
+// hasTest says whether a test file of p has a function that keep wants.
+func hasTest(p pkg, keep selection) (bool, error) {
 	for _, f := range append(p.TestGoFiles, p.XTestGoFiles...) {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -92,11 +105,7 @@ func hasTest(p pkg, keep *regexp.Regexp) (bool, error) {
 		}
 		for _, d := range file.Decls {
 			fn, ok := d.(*ast.FuncDecl)
-			if !ok || fn.Recv != nil {
-				continue
-			}
-			name := fn.Name.Name
-			if (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Benchmark")) && keep.MatchString(name) {
+			if ok && fn.Recv == nil && keep.wants(fn.Name.Name) {
 				return true, nil
 			}
 		}

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
-	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/internal/vm"
-	"github.com/lbd-project/lbd/internal/vm/wire"
 )
 
 // testTools are what kernel tests may call.
@@ -83,18 +79,25 @@ func (a *app) testFlags(args []string) (*testFlags, error) {
 	return f, nil
 }
 
-// pattern matches the names of functions that shall run.
-func (f *testFlags) pattern() (*regexp.Regexp, error) {
-	run, _, _ := strings.Cut(f.run, "/")
-	if f.bench != "" {
-		bench, _, _ := strings.Cut(f.bench, "/")
-		run = "(" + run + ")|^Benchmark.*(" + bench + ")|(" + bench + ")"
+// selection tells which functions shall run.
+func (f *testFlags) selection() (selection, error) {
+	var s selection
+	for _, x := range []struct {
+		text string
+		to   **regexp.Regexp
+	}{{f.run, &s.tests}, {f.bench, &s.benchmarks}} {
+		// What follows a slash chooses among subtests.
+		name, _, _ := strings.Cut(x.text, "/")
+		if name == "" {
+			continue
+		}
+		r, err := regexp.Compile(name)
+		if err != nil {
+			return s, usageError(err.Error())
+		}
+		*x.to = r
 	}
-	r, err := regexp.Compile(run)
-	if err != nil {
-		return nil, usageError(err.Error())
-	}
-	return r, nil
+	return s, nil
 }
 
 func (f *testFlags) binaryArgs() []string {
@@ -117,11 +120,11 @@ func (a *app) test(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	pattern, err := f.pattern()
+	keep, err := f.selection()
 	if err != nil {
 		return 0, err
 	}
-	packages, err := listPackages(ctx, f.packages, pattern)
+	packages, err := listPackages(ctx, f.packages, keep)
 	if err != nil {
 		return 0, err
 	}
@@ -212,126 +215,4 @@ func addIfThere(m *vm.Image, host, guest string) error {
 		return nil
 	}
 	return m.Add(host, guest)
-}
-
-// testSink counts the tests of each package, and prints their output: at once
-// where it streams, otherwise only that of a package that is not well.
-type testSink struct {
-	out      io.Writer
-	packages []pkg
-	streams  bool
-
-	current int
-	active  bool
-	tally   tally
-	held    bytes.Buffer
-
-	passed, failed, skipped, bad int
-}
-
-// Begin implements vm.Sink.
-func (s *testSink) Begin(index int) {
-	s.current, s.active = index, true
-	s.tally = tally{}
-	s.held.Reset()
-}
-
-// Output implements vm.Sink.
-func (s *testSink) Output(stderr bool, p []byte) {
-	if !stderr {
-		s.tally.Write(p)
-	}
-	clean := bytes.ReplaceAll(p, []byte{marker}, nil)
-	if s.streams {
-		s.out.Write(clean)
-		return
-	}
-	s.held.Write(clean)
-}
-
-// Exit implements vm.Sink.
-func (s *testSink) Exit(x wire.Exit) {
-	s.active = false
-	s.tally.finish()
-	t := &s.tally
-	var why []string
-	switch {
-	case x.TimedOut:
-		why = append(why, "time was up")
-	case x.Err != "":
-		why = append(why, x.Err)
-	case x.Status != 0:
-		why = append(why, fmt.Sprintf("exit status %d", x.Status))
-	}
-	if len(t.running) > 0 {
-		why = append(why, "did not end: "+strings.Join(t.running, " "))
-	}
-	if t.passed+t.failed == 0 {
-		why = append(why, "ran no tests")
-	}
-	if len(t.skipped) > 0 {
-		why = append(why, "skipped "+strings.Join(t.skipped, " "))
-	}
-	s.passed += t.passed
-	s.failed += t.failed
-	s.skipped += len(t.skipped)
-	word := "ok"
-	if len(why) > 0 || t.failed > 0 {
-		word = "FAIL"
-		s.bad++
-		s.flush()
-	}
-	fmt.Fprintf(s.out, "vm: %s %s %d passed %d failed %d skipped %.1fs", word, s.packages[x.Index].short(),
-		t.passed, t.failed, len(t.skipped), x.Duration.Seconds())
-	if len(why) > 0 {
-		fmt.Fprintf(s.out, " (%s)", strings.Join(why, "; "))
-	}
-	fmt.Fprintln(s.out)
-}
-
-func (s *testSink) flush() {
-	s.out.Write(s.held.Bytes())
-	s.held.Reset()
-}
-
-// abort prints what the package had written when the guest was lost.
-func (s *testSink) abort() {
-	if s.active {
-		s.flush()
-		fmt.Fprintf(s.out, "\nvm: FAIL %s (the guest was lost)\n", s.packages[s.current].short())
-	}
-}
-
-// total prints the last lines and returns the exit status.
-func (s *testSink) total(r *vm.Report) int {
-	status := 0
-	if s.bad > 0 {
-		status = statusFailed
-	}
-	for _, x := range r.Exits {
-		if x.TimedOut {
-			status = statusTimeout
-		}
-	}
-	if printAlarms(s.out, r) && status == 0 {
-		status = statusFailed
-	}
-	fmt.Fprintf(s.out, "vm: kernel %s: %d passed, %d failed, %d skipped\n", r.Release, s.passed, s.failed, s.skipped)
-	return status
-}
-
-// printAlarms prints the kernel's alarms with the log around the first, and
-// says whether there are any.
-func printAlarms(w io.Writer, r *vm.Report) bool {
-	if len(r.Alarms) == 0 {
-		return false
-	}
-	if _, after, ok := strings.Cut(string(r.KernelLog), r.Alarms[0]); ok {
-		lines := strings.SplitN(r.Alarms[0]+after, "\n", 61)
-		fmt.Fprintf(w, "%s\n", strings.Join(lines[:min(60, len(lines))], "\n"))
-	}
-	for _, a := range r.Alarms {
-		fmt.Fprintln(w, "vm: FAIL kernel alarm:", a)
-	}
-	return true
 }

@@ -114,8 +114,10 @@ func Read(r io.Reader, buf []byte) (Type, []byte, error) {
 		buf = make([]byte, n)
 	}
 	buf = buf[:n]
-	if _, err := io.ReadFull(r, buf); err != nil {
+	if _, err := io.ReadFull(r, buf); err == io.EOF {
 		return 0, nil, io.ErrUnexpectedEOF
+	} else if err != nil {
+		return 0, nil, err
 	}
 	return Type(h[0]), buf, nil
 }
