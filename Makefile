@@ -42,9 +42,16 @@ $(BIN)/vmrun: FORCE
 $(BIN)/demo: FORCE
 	$(BUILD) -o $@ ./internal/demo
 
+$(BIN)/bench-apply: FORCE
+	$(BUILD) -o $@ ./internal/bench/apply
+
 demo: deps build $(BIN)/demo $(BIN)/vmrun ## show lbd at work: traffic, a dead server, a killed lbd
 	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd -file $(BIN)/ipvsctl -timeout 5m \
 		$(BIN)/demo $$(test -t 1 && echo -live=yes)
+
+bench-apply: deps build $(BIN)/bench-apply $(BIN)/vmrun ## time a large table against ipvsadm and keepalived
+	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd -tool ipvsadm -tool keepalived \
+		$(BIN)/bench-apply
 
 test: deps ## every tier: unit, namespaces, kernel
 	@$(MAKE) --no-print-directory test-unit test-netns test-kernel
