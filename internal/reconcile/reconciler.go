@@ -167,7 +167,8 @@ func (p *pass) read(ctx context.Context) ([]ipvs.TableEntry, error) {
 }
 
 // missing says whether the table lacks anything that it is believed to hold, or
-// holds a wanted service without any of its real servers.
+// a service that would be released for that, or holds a wanted service without
+// any of its real servers.
 func (p *pass) missing(now belief) bool {
 	for _, s := range p.desired.Services {
 		k := canonicalKey(s.ServiceKey)
@@ -183,7 +184,28 @@ func (p *pass) missing(now belief) bool {
 			return true
 		}
 	}
-	return false
+	return len(p.gone(now)) > 0
+}
+
+// gone returns the owned services that are neither wanted nor in the table.
+func (p *pass) gone(table belief) []ipvs.ServiceKey {
+	var absent []ipvs.ServiceKey
+	for k := range p.desired.Owned {
+		if _, exists := table[k]; !exists {
+			absent = append(absent, k)
+		}
+	}
+	if len(absent) == 0 {
+		return nil
+	}
+	wanted := make(map[ipvs.ServiceKey]struct{}, len(p.desired.Services))
+	for _, s := range p.desired.Services {
+		wanted[canonicalKey(s.ServiceKey)] = struct{}{}
+	}
+	return slices.DeleteFunc(absent, func(k ipvs.ServiceKey) bool {
+		_, keep := wanted[k]
+		return keep
+	})
 }
 
 // write applies one batch and returns the errors of the operations that are
@@ -222,18 +244,9 @@ func (p *pass) write(ctx context.Context, changes []Change) (retry []error, err 
 	return retry, nil
 }
 
-// release finds the owned services that are gone for good.
+// release notes the owned services that are gone for good.
 func (p *pass) release() {
-	wanted := make(map[ipvs.ServiceKey]struct{}, len(p.desired.Services))
-	for _, s := range p.desired.Services {
-		wanted[canonicalKey(s.ServiceKey)] = struct{}{}
-	}
-	for k := range p.desired.Owned {
-		_, keep := wanted[k]
-		if _, exists := p.belief[k]; !keep && !exists {
-			p.report.Released = append(p.report.Released, k)
-		}
-	}
+	p.report.Released = p.gone(p.belief)
 	slices.SortFunc(p.report.Released, ipvs.ServiceKey.Compare)
 }
 

@@ -330,6 +330,26 @@ func TestPassReleases(t *testing.T) {
 	}
 }
 
+// A dump can miss a service. That must not make lbd forget that it is its own:
+// it would stay for ever, as a foreign one.
+func TestPassConfirmsAbsenceBeforeRelease(t *testing.T) {
+	f, d := ipvstest.New(), fleet(2, 1)
+	mustPass(t, new(Reconciler), f, d)
+	gone := d.Services[1].ServiceKey
+	d.Services = d.Services[:1]
+	f.SetHooks(ipvstest.Hooks{AlterTable: func(table []ipvs.TableEntry) []ipvs.TableEntry {
+		f.SetHooks(ipvstest.Hooks{})
+		return slices.DeleteFunc(table, func(e ipvs.TableEntry) bool { return e.ServiceKey == gone })
+	}})
+	report := mustPass(t, new(Reconciler), f, d)
+	if diff := cmp.Diff([]ipvs.ServiceKey{gone}, report.Released, equal); diff != "" {
+		t.Errorf("released (-want +got):\n%s", diff)
+	}
+	if got := table(t, f); len(got) != 1 {
+		t.Errorf("table after the release: want one service, got %v", got)
+	}
+}
+
 func TestPassReleasesNothingAfterFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, d := ipvstest.New(), fleet(1, 1)
