@@ -8,6 +8,7 @@ import (
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/ipvs/ipvstest"
 )
 
 // A server that leaves is drained, not cut off (keepalived#1228).
@@ -64,6 +65,25 @@ func TestDrainWaitsForNewCounts(t *testing.T) {
 		if err := p.switchTo(conf(service(vip, server(rs2, 3)))); err != nil {
 			t.Fatal(err)
 		}
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=0")
+	})
+}
+
+// Counts are no snapshot and can miss a service: that a server is not in them
+// does not end its drain.
+func TestDrainOutlivesMissingCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.start(conf(service(vip, server(rs2, 3), server(rs3, 2))))
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{Active: 2})
+		if err := p.switchTo(conf(service(vip, server(rs2, 3)))); err != nil {
+			t.Fatal(err)
+		}
+		r.table.SetHooks(ipvstest.Hooks{AlterTable: func([]ipvs.TableEntry) []ipvs.TableEntry { return nil }})
+		after(3 * time.Second) // the mirror alone reads
+		r.table.SetHooks(ipvstest.Hooks{})
 		after(time.Minute)
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=0")
 	})

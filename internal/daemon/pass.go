@@ -112,7 +112,7 @@ func (o *owner) finishDrains(now time.Time) bool {
 	left := o.mem.drains.Finish(func(k ipvs.DestinationKey) (ipvs.Conns, bool) {
 		// Counts from before the weight was 0 say nothing of what came after.
 		if since, ok := o.drained[k]; !ok || c == nil || !c.at.After(since) {
-			return ipvs.Conns{Active: 1}, true
+			return ipvs.Conns{}, false
 		}
 		d, ok := c.conns(k)
 		return d.Conns, ok

@@ -107,15 +107,16 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours func(ipvs.ServiceKey) bool,
 }
 
 // Finish returns the drains that go on. A drain has ended when its deadline has
-// come or when counts, taken after it began, say that nothing is connected;
-// counts returns false for a server that the table does not hold.
+// come or when counts, taken after it began, say that nothing is connected.
+// counts returns false for a server of which nothing is known: counts can miss
+// one, and what is really gone is put back and counted then.
 func (ds Drains) Finish(counts func(ipvs.DestinationKey) (ipvs.Conns, bool), now time.Time) Drains {
 	return slices.DeleteFunc(slices.Clone(ds), func(d Drain) bool {
 		if !now.Before(d.Deadline) {
 			return true
 		}
-		conns, ok := counts(d.Key())
-		return !ok || d.idle(conns)
+		conns, known := counts(d.Key())
+		return known && d.idle(conns)
 	})
 }
 

@@ -143,7 +143,8 @@ func TestFinish(t *testing.T) {
 		{name: "udp flows are inactive", service: udp, conns: ipvs.Conns{Inactive: 1}, goesOn: true},
 		{name: "udp idle", service: udp},
 		{name: "templates do not hold it", service: key(vip), conns: ipvs.Conns{Persistent: 3}},
-		{name: "gone", service: key(vip), absent: true},
+		{name: "not counted", service: key(vip), absent: true, goesOn: true},
+		{name: "not counted at the deadline", service: key(vip), absent: true, now: 100},
 		{name: "before the deadline", service: key(vip), conns: ipvs.Conns{Active: 1}, now: 99, goesOn: true},
 		{name: "at the deadline", service: key(vip), conns: ipvs.Conns{Active: 1}, now: 100},
 	}
