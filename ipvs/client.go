@@ -112,8 +112,16 @@ func (c *Client) run(ctx context.Context, fn func() error) error {
 			return err
 		}
 		conn := c.link.conn
-		stop := context.AfterFunc(ctx, func() { conn.setReadDeadline(time.Unix(1, 0)) })
-		defer stop()
+		interrupted := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(interrupted)
+			conn.setReadDeadline(time.Unix(1, 0))
+		})
+		defer func() {
+			if !stop() {
+				<-interrupted // or it would hit the next call
+			}
+		}()
 		err := c.retryFamily(fn)
 		if err == nil {
 			return nil

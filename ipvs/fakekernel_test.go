@@ -24,6 +24,9 @@ type fakeKernel struct {
 	// resolve is called for the family's number.
 	resolve func() (uint16, error)
 	maxOps  int
+	// received is called when a datagram was read, interrupt before a deadline in
+	// the past is set; nil for nothing.
+	received, interrupt func()
 
 	mu       sync.Mutex
 	wake     chan struct{}
@@ -99,6 +102,9 @@ func (c fakeConn) receive(b []byte) (int, error) {
 		c.k.mu.Unlock()
 		switch v := v.(type) {
 		case []byte:
+			if c.k.received != nil {
+				c.k.received()
+			}
 			return copy(b, v), nil
 		case error:
 			return 0, v
@@ -116,6 +122,9 @@ func (c fakeConn) receive(b []byte) (int, error) {
 func (c fakeConn) resolve() (uint16, error) { return c.k.resolve() }
 
 func (c fakeConn) setReadDeadline(t time.Time) error {
+	if c.k.interrupt != nil && t.Before(time.Now()) {
+		c.k.interrupt()
+	}
 	c.k.mu.Lock()
 	c.k.deadline = t
 	c.k.mu.Unlock()
