@@ -79,11 +79,11 @@ func mapErrno(cmd uint8, cause error) error {
 	}
 	switch cmd {
 	case cmdNewService, cmdSetService, cmdDelService, cmdGetService, cmdZero:
-		e.sentinel, e.hint = serviceErrno(errno)
+		e.hint, e.sentinel = serviceErrno(errno)
 	case cmdNewDest, cmdSetDest, cmdDelDest, cmdGetDest:
-		e.sentinel, e.hint = destErrno(errno)
+		e.hint, e.sentinel = destErrno(errno)
 	case cmdNewDaemon, cmdDelDaemon, cmdGetDaemon:
-		e.sentinel, e.hint = daemonErrno(errno)
+		e.hint, e.sentinel = daemonErrno(errno)
 	case cmdSetConfig:
 		if errno == syscall.EINVAL {
 			e.hint = "a timeout is too large"
@@ -92,52 +92,52 @@ func mapErrno(cmd uint8, cause error) error {
 	return e
 }
 
-func serviceErrno(errno syscall.Errno) (sentinel error, hint string) {
+func serviceErrno(errno syscall.Errno) (hint string, sentinel error) {
 	switch errno {
 	case syscall.EEXIST:
-		return ErrServiceExists, ""
+		return "", ErrServiceExists
 	case syscall.ESRCH:
-		return ErrServiceNotFound, ""
+		return "", ErrServiceNotFound
 	case syscall.ENOENT:
 		// ip_vs_add_service answers so for an unknown persistence engine too.
-		return ErrSchedulerNotFound, "or its persistence engine; is the ip_vs module of that name there?"
+		return "or its persistence engine; is the ip_vs module of that name there?", ErrSchedulerNotFound
 	case syscall.EINVAL:
-		return nil, "check the netmask or prefix length and the names of scheduler and persistence engine"
+		return "check the netmask or prefix length and the names of scheduler and persistence engine", nil
 	case syscall.ENOPROTOOPT:
-		return nil, "the ip_vs module is being unloaded"
+		return "the ip_vs module is being unloaded", nil
 	}
-	return nil, ""
+	return "", nil
 }
 
-func destErrno(errno syscall.Errno) (sentinel error, hint string) {
+func destErrno(errno syscall.Errno) (hint string, sentinel error) {
 	switch errno {
 	case syscall.EEXIST:
-		return ErrDestinationExists, ""
+		return "", ErrDestinationExists
 	case syscall.ESRCH:
-		return ErrServiceNotFound, ""
+		return "", ErrServiceNotFound
 	case syscall.ENOENT:
-		return ErrDestinationNotFound, ""
+		return "", ErrDestinationNotFound
 	case syscall.ERANGE:
-		return nil, "the weight is negative or the lower threshold above the upper"
+		return "the weight is negative or the lower threshold above the upper", nil
 	case syscall.EINVAL:
-		return nil, "the address must be a host's that this one can route to; another family than the service's" +
-			" needs the Tunnel method and no running sync daemon; gue needs a port"
+		return "the address must be a host's that this one can route to; another family than the service's" +
+			" needs the Tunnel method and no running sync daemon; gue needs a port", nil
 	}
-	return nil, ""
+	return "", nil
 }
 
-func daemonErrno(errno syscall.Errno) (sentinel error, hint string) {
+func daemonErrno(errno syscall.Errno) (hint string, sentinel error) {
 	switch errno {
 	case syscall.EEXIST:
-		return ErrSyncDaemonRunning, ""
+		return "", ErrSyncDaemonRunning
 	case syscall.ESRCH:
-		return ErrSyncDaemonNotRunning, ""
+		return "", ErrSyncDaemonNotRunning
 	case syscall.ENODEV:
-		return nil, "the multicast interface does not exist"
+		return "the multicast interface does not exist", nil
 	case syscall.EINVAL:
-		return nil, "check the multicast group; real servers of another family than their service exclude sync daemons"
+		return "check the multicast group; real servers of another family than their service exclude sync daemons", nil
 	}
-	return nil, ""
+	return "", nil
 }
 
 // Faults of an exchange, after which nobody knows what the kernel did or will

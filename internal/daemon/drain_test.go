@@ -160,7 +160,7 @@ func TestDrainOverRestart(t *testing.T) {
 		}
 		p.kill()
 		after(2 * time.Minute)
-		p = r.start(next)
+		r.start(next)
 		after(2 * time.Minute)
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3", "TCP 192.0.2.2:80 wlc: 10.0.0.3:80=0")
 		after(time.Minute + 2*time.Second)

@@ -82,7 +82,7 @@ func TestVIPs(t *testing.T) {
 		p.kill()
 		empty := conf()
 		empty.VIPInterface = "lo"
-		p = r.start(empty)
+		r.start(empty)
 		after(3 * time.Second)
 		_, got = r.host.state()
 		if diff := cmp.Diff(map[VIP]bool{on(vip2): false}, got, cmp.Comparer(cmpVIP)); diff != "" {

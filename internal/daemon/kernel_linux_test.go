@@ -143,7 +143,7 @@ func TestKernelDaemon(t *testing.T) {
 	two := r.ns.Listen("tcp", "10.0.0.2:80")
 	r.ns.Listen("tcp", "10.0.0.3:80")
 	before := r.ns.Sysctl("net.ipv4.vs.expire_nodest_conn")
-	client, stop := r.start()
+	_, stop := r.start()
 	r.wantWeights("10.0.0.2:80=3 10.0.0.3:80=2")
 	if !strings.Contains(fmt.Sprint(r.ns.Addrs("lo")), "192.0.2.1/32") {
 		t.Errorf("addresses: want the VIP, got %v", r.ns.Addrs("lo"))
@@ -160,13 +160,13 @@ func TestKernelDaemon(t *testing.T) {
 	r.wantWeights("10.0.0.2:80=0 10.0.0.3:80=2")
 	stop()
 	r.wantWeights("10.0.0.2:80=0 10.0.0.3:80=2")
-	client, stop = r.start()
+	client, stop := r.start()
 	r.wantWeights("10.0.0.2:80=0 10.0.0.3:80=2")
 	st, err := client.Status(t.Context())
 	if err != nil || st.Sync.Ops != 0 {
 		t.Errorf("operations of a restart over a right table: want 0, got %d, %v", st.Sync.Ops, err)
 	}
-	two = r.ns.Listen("tcp", "10.0.0.2:80")
+	r.ns.Listen("tcp", "10.0.0.2:80")
 	r.wantWeights("10.0.0.2:80=3 10.0.0.3:80=2")
 
 	// A reload edits in place; a server that leaves drains away.
