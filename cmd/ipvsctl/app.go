@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/config"
 )
 
 // app is what the commands share.
@@ -64,14 +65,18 @@ func (a *app) printValue(v any) error {
 
 // readFile reads a file, or standard input for "-".
 func (a *app) readFile(name string) (api.File, error) {
-	var data []byte
-	var err error
+	in := a.in
 	if name == "-" {
 		name = "<stdin>"
-		data, err = io.ReadAll(a.in)
 	} else {
-		data, err = os.ReadFile(name)
+		f, err := os.Open(name)
+		if err != nil {
+			return api.File{}, fmt.Errorf("read the configuration: %w", err)
+		}
+		defer f.Close()
+		in = f
 	}
+	data, err := config.ReadAll(in)
 	if err != nil {
 		return api.File{}, fmt.Errorf("read the configuration: %w", err)
 	}

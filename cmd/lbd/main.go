@@ -119,7 +119,7 @@ func parse(args []string) (flags, error) {
 
 // check validates a file and prints every error with its place.
 func check(file string, stdout, stderr io.Writer) int {
-	data, err := os.ReadFile(file)
+	data, err := read(file)
 	if err != nil {
 		fmt.Fprintf(stderr, "lbd: %v\n", err)
 		return exitUsage
@@ -134,6 +134,16 @@ func check(file string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stdout, "%s: ok\n", file)
 	return exitDone
+}
+
+// read reads a file, or whatever a shell passes as one.
+func read(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return config.ReadAll(f)
 }
 
 // exitStatus prints why lbd failed.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -28,7 +27,7 @@ func (e *ConfigError) Error() string { return joinLines(e.Lines) }
 // load reads and validates a configuration file. The bytes are read once: what
 // is validated is what is used. Every error is a *ConfigError.
 func load(file string) (*loaded, error) {
-	data, err := os.ReadFile(file)
+	data, err := config.ReadFile(file)
 	if err != nil {
 		return nil, &ConfigError{Lines: []string{err.Error()}}
 	}

@@ -1,8 +1,7 @@
 package daemon
 
 import (
-	"context"
-	"errors"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/ipvs"
@@ -125,6 +125,7 @@ func TestReloadRefused(t *testing.T) {
 		{"netns", goodFile + "netns: other\n", `netns: changed from "" to "other", which needs a restart of lbd`},
 		{"engine", goodFile + "engine: kernel\n", `engine: changed from "auto" to "kernel", which needs a restart of lbd`},
 		{"gone", "", "no such file or directory"},
+		{"named pipe", "", "is a named pipe, want a regular file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +139,13 @@ func TestReloadRefused(t *testing.T) {
 					if err := os.Remove(path); err != nil {
 						t.Fatal(err)
 					}
-				} else {
+				}
+				if tt.name == "named pipe" { // whose writer never comes
+					if err := syscall.Mkfifo(path, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if tt.text != "" {
 					rewrite(t, path, tt.text)
 				}
 				r.hangup <- syscall.SIGHUP
@@ -162,6 +169,7 @@ func TestReloadRefused(t *testing.T) {
 				}
 				r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")
 
+				os.Remove(path)
 				rewrite(t, path, goodFile)
 				if res, err := p.Reload(t.Context()); err != nil || !res.Reloaded {
 					t.Errorf("reload of the good file: want it loaded, got %+v, %v", res, err)
@@ -175,7 +183,7 @@ func TestReloadRefused(t *testing.T) {
 }
 
 // What is validated is what is loaded: the file is read once (keepalived
-// 32e78047). A FIFO gives its bytes only once.
+// 32e78047).
 func TestReloadReadsOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -185,32 +193,50 @@ func TestReloadReadsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.run(l)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// A second read would wait for a writer for ever.
-	t.Cleanup(func() {
-		if f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
-			f.Close()
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	written := make(chan error, 1)
-	go func() {
-		written <- os.WriteFile(path, []byte(strings.Replace(goodFile, "weight: 3", "weight: 7", 1)), 0)
-	}()
-	res, err := p.Reload(ctx)
-	if err := errors.Join(err, <-written); err != nil {
+	rewrite(t, path, strings.Replace(goodFile, "weight: 3", "weight: 7", 1))
+	opened := countOpens(t, path)
+	res, err := p.Reload(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if !res.Reloaded {
 		t.Fatalf("reload: want it loaded, got %+v", res)
 	}
 	r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=7 10.0.0.3:80=2")
+	if n := opened(); n != 1 {
+		t.Errorf("the file was opened: want once, got %d times", n)
+	}
+}
+
+// countOpens returns a function that says how often a file was opened since.
+func countOpens(t *testing.T, path string) func() int {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	// Of equal events in a row the kernel keeps one: reads and closes tell two
+	// opens apart.
+	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_OPEN|unix.IN_CLOSE_NOWRITE); err != nil {
+		t.Fatal(err)
+	}
+	return func() int {
+		buf := make([]byte, 64*unix.SizeofInotifyEvent)
+		size, err := unix.Read(fd, buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		// The watch is of a file: no event has a name.
+		for ; size >= unix.SizeofInotifyEvent; size -= unix.SizeofInotifyEvent {
+			if binary.NativeEndian.Uint32(buf[4:])&unix.IN_OPEN != 0 {
+				n++
+			}
+			buf = buf[unix.SizeofInotifyEvent:]
+		}
+		return n
+	}
 }
 
 func TestDiff(t *testing.T) {
