@@ -56,8 +56,9 @@ type owner struct {
 	tried, synced chan struct{}
 
 	view atomic.Pointer[view]
-	// beat is when the owner last made progress, in Unix nanoseconds.
-	beat atomic.Int64
+	// beat is when the owner last made progress, by the monotonic clock; nil
+	// before the first time.
+	beat atomic.Pointer[time.Time]
 
 	loaded *loaded
 	// keys are the keys of the probes of loaded: a text that is long to make.
@@ -104,7 +105,7 @@ func (o *owner) run(ctx context.Context) error {
 			o.pass(ctx)
 			now = time.Now()
 		}
-		o.beat.Store(now.UnixNano())
+		o.beat.Store(&now)
 		timer.Reset(min(maxIdle, o.next.Sub(now)))
 	}
 }

@@ -102,35 +102,39 @@ func (d *Daemon) reload(ctx context.Context) api.ReloadResult {
 	if err == nil {
 		err = fixed(d.owner.view.Load().loaded.Config, next.Config)
 	}
-	var result api.ReloadResult
+	// The owner may still be at it when do returns early.
+	done := make(chan api.ReloadResult, 1)
 	stopped := d.owner.do(ctx, d.stopped, func(ctx context.Context) {
-		if err == nil {
-			err = d.owner.switchTo(next)
-		}
-		if err != nil {
-			d.owner.refuse(err)
-			return
-		}
-		report, passErr := d.owner.pass(ctx)
-		result.Ops = len(report.Changes)
-		if passErr != nil {
-			result.Warnings = []string{"loaded, but not all of it is in the table yet: " + passErr.Error()}
-		}
+		done <- d.owner.reload(ctx, next, err)
 	})
-	if err == nil {
-		err = stopped
+	if stopped != nil {
+		return api.ReloadResult{Errors: []string{stopped.Error()}}
 	}
-	if err != nil {
-		var bad *ConfigError
-		if errors.As(err, &bad) {
-			result.Errors = bad.Lines
-		} else {
-			result.Errors = []string{err.Error()}
+	result := <-done
+	if result.Reloaded {
+		result.Warnings = slices.Concat(result.Warnings, next.Warnings, d.adviser.look(next.Config))
+	}
+	return result
+}
+
+// reload switches to next, unless bad says why it cannot be used.
+func (o *owner) reload(ctx context.Context, next *loaded, bad error) api.ReloadResult {
+	if bad == nil {
+		bad = o.switchTo(next)
+	}
+	if bad != nil {
+		o.refuse(bad)
+		var c *ConfigError
+		if errors.As(bad, &c) {
+			return api.ReloadResult{Errors: c.Lines}
 		}
-		return result
+		return api.ReloadResult{Errors: []string{bad.Error()}}
 	}
-	result.Reloaded = true
-	result.Warnings = slices.Concat(result.Warnings, next.Warnings, d.adviser.look(next.Config))
+	report, err := o.pass(ctx)
+	result := api.ReloadResult{Reloaded: true, Ops: len(report.Changes)}
+	if err != nil {
+		result.Warnings = []string{"loaded, but not all of it is in the table yet: " + err.Error()}
+	}
 	return result
 }
 

@@ -42,7 +42,7 @@ func (d *Daemon) watch(ctx context.Context, limit time.Duration) error {
 
 // stuck names what has made no progress for limit; empty for nothing.
 func (d *Daemon) stuck(now time.Time, limit time.Duration) string {
-	if beat := d.owner.beat.Load(); beat != 0 && now.Sub(time.Unix(0, beat)) > limit {
+	if beat := d.owner.beat.Load(); beat != nil && now.Sub(*beat) > limit {
 		return "owner of the table"
 	}
 	if tick := d.monitor.Stats().LastTick; !tick.IsZero() && now.Sub(tick) > limit {
