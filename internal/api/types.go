@@ -193,7 +193,9 @@ type Step struct {
 // ReloadResult is the answer of POST /v1/reload.
 type ReloadResult struct {
 	// Reloaded is false when the file was refused; nothing changed then.
-	Reloaded bool     `json:"reloaded"`
+	Reloaded bool `json:"reloaded"`
+	// Errors say why the file was refused or, where it was not, what the table
+	// did not take yet: lbd tries that again.
 	Errors   []string `json:"errors"`
 	Warnings []string `json:"warnings"`
 	// Ops is the number of operations that the reload wrote.

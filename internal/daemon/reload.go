@@ -133,7 +133,7 @@ func (o *owner) reload(ctx context.Context, next *loaded, bad error) api.ReloadR
 	report, err := o.pass(ctx)
 	result := api.ReloadResult{Reloaded: true, Ops: len(report.Changes)}
 	if err != nil {
-		result.Warnings = []string{"loaded, but not all of it is in the table yet: " + err.Error()}
+		result.Errors = []string{err.Error()}
 	}
 	return result
 }

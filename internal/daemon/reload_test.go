@@ -101,8 +101,9 @@ func TestReloadBeforeReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !res.Reloaded || len(res.Warnings) == 0 || !strings.Contains(res.Warnings[0], "IPVS not available") {
-			t.Errorf("result: want it loaded with a warning, got %+v", res)
+		// ipvsctl reload ends with status 1 by the error.
+		if !res.Reloaded || len(res.Errors) != 1 || !strings.Contains(res.Errors[0], "IPVS not available") {
+			t.Errorf("result: want it loaded with an error, got %+v", res)
 		}
 		if got := r.noticed(); strings.Contains(got, "READY=1") {
 			t.Errorf("service manager: want no READY, got\n%s", got)
