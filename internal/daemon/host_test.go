@@ -113,6 +113,33 @@ func TestVIPOfLostMemory(t *testing.T) {
 	})
 }
 
+// An address that lbd failed to add, and somebody else then added, is not lbd's
+// to take away.
+func TestVIPsFail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.addErr = errRefused
+		c := conf(service(vip, server(rs2, 3)))
+		c.VIPInterface = "lo"
+		p := r.start(c)
+		by := VIP{"lo", key(vip).Address.Addr()}
+		r.host.mu.Lock()
+		r.host.addErr, r.host.addresses[by] = nil, false
+		r.host.mu.Unlock()
+		after(time.Minute)
+		empty := conf()
+		empty.VIPInterface = "lo"
+		if err := p.switchTo(empty); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		if _, vips := r.host.state(); len(vips) != 1 {
+			t.Errorf("addresses: want somebody else's to stay, got %v", vips)
+		}
+	})
+}
+
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -163,6 +163,10 @@ func (o *owner) addVIPs(f *fleet.Fleet) error {
 	added, err := o.host.AddVIPs(dev, addresses(missing))
 	for _, a := range added {
 		o.log.Info("address added", "address", a, "interface", dev)
+		delete(missing, VIP{dev, a})
+	}
+	for v := range missing {
+		delete(o.mem.vips, v) // not added after all, or by somebody else
 	}
 	return err
 }

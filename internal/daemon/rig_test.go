@@ -290,6 +290,8 @@ type fakeHost struct {
 	// addresses is true for those that lbd made.
 	addresses map[VIP]bool
 	warnings  []string
+	// addErr fails AddVIPs.
+	addErr error
 	// writes counts.
 	writes int
 	// beforeWrite is called before each sysctl and address that is written.
@@ -330,6 +332,12 @@ func (h *fakeHost) ListVIPs(dev string) ([]sysnet.VIP, error) {
 }
 
 func (h *fakeHost) AddVIPs(dev string, vips []netip.Addr) (added []netip.Addr, err error) {
+	h.mu.Lock()
+	err = h.addErr
+	h.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	for _, a := range vips {
 		if h.beforeWrite != nil {
 			h.beforeWrite()
