@@ -136,7 +136,7 @@ func (c *Client) Flush(ctx context.Context) error {
 // Zero sets the counters and rates of a service and of its real servers to
 // zero. The connection counts stay. It fails with ErrServiceNotFound.
 func (c *Client) Zero(ctx context.Context, k ServiceKey) error {
-	err := k.Validate()
+	err := k.check()
 	if err == nil {
 		err = c.run(ctx, func() error {
 			return c.request(ctx, cmdZero, func(b []byte) []byte { return appendServiceKeyNest(b, k) })

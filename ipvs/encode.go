@@ -75,7 +75,7 @@ func appendString(b []byte, typ uint16, s string) []byte {
 // appendAddr appends union nf_inet_addr: 16 bytes for both families.
 func appendAddr(b []byte, typ uint16, a netip.Addr) []byte {
 	b = appendHeader(b, typ, 16)
-	if a.Is4() || a.Is4In6() {
+	if a.Is4() {
 		v4 := a.As4()
 		b = append(b, v4[:]...)
 		return append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -135,7 +135,7 @@ func appendNetmask(b []byte, f Family, m Netmask) []byte {
 func appendDestKey(b []byte, ap netip.AddrPort) []byte {
 	b = appendAddr(b, destAddr, ap.Addr())
 	b = appendPort(b, destPort, ap.Port())
-	return appendU16(b, destAddrFamily, uint16(FamilyOf(ap.Addr())))
+	return appendU16(b, destAddrFamily, uint16(rawFamily(ap.Addr())))
 }
 
 // appendDestKeyNest appends a real server that is only named.

@@ -23,7 +23,7 @@ func (c *Client) Services(ctx context.Context) (services []ServiceStatus, err er
 // Service returns a virtual service with its statistics. It fails with
 // ErrServiceNotFound if there is none of that key.
 func (c *Client) Service(ctx context.Context, k ServiceKey) (s ServiceStatus, err error) {
-	if err = k.Validate(); err == nil {
+	if err = k.check(); err == nil {
 		err = c.run(ctx, func() error {
 			s, err = c.service(ctx, k)
 			return err
@@ -39,7 +39,7 @@ func (c *Client) Service(ctx context.Context, k ServiceKey) (s ServiceStatus, er
 // order, the newest first. A service that does not exist has none, which is no
 // error: that is how the kernel answers, and who cares asks for the service.
 func (c *Client) Destinations(ctx context.Context, k ServiceKey) (list []DestinationStatus, err error) {
-	if err = k.Validate(); err == nil {
+	if err = k.check(); err == nil {
 		err = c.run(ctx, func() error {
 			list, err = c.destinations(ctx, k, nil)
 			return err

@@ -58,7 +58,10 @@ func (d SyncDaemon) Validate() error {
 	case d.Group.IsValid() && !d.Group.IsMulticast():
 		return invalid("%v is not a multicast group", d.Group)
 	}
-	if err := checkAddr(d.Group); err != nil {
+	if d.Group.Zone() != "" {
+		return invalid("group %v has a zone; the interface is given by its name", d.Group)
+	}
+	if err := checkMapped(d.Group); err != nil {
 		return err
 	}
 	return checkName("interface", d.Interface)

@@ -36,10 +36,27 @@ func invalid(format string, args ...any) error {
 	return &invalidError{fmt.Sprintf(format, args...), syscall.EINVAL}
 }
 
-// Validate says why k cannot be the key of a service, or returns nil. It is
-// stricter than the kernel, which takes any protocol number and a firewall mark
-// that no packet can have.
+// Validate says why k cannot be the key of a new service, or returns nil. It is
+// stricter than the kernel, which takes any protocol number and addresses that
+// no packet has.
 func (k ServiceKey) Validate() error {
+	if err := k.check(); err != nil || k.FWMark != 0 {
+		return err
+	}
+	switch a := k.Address.Addr(); {
+	case k.Protocol != TCP && k.Protocol != UDP && k.Protocol != SCTP:
+		return invalid("protocol %v is not TCP, UDP or SCTP", k.Protocol)
+	case a.IsUnspecified():
+		return invalid("a service needs the address that clients connect to, not %v", a)
+	default:
+		return checkMapped(a)
+	}
+}
+
+// check says why k cannot be sent to the kernel, or returns nil. It lets through
+// every key that the kernel can hold: what others have made must be readable and
+// deletable.
+func (k ServiceKey) check() error {
 	switch {
 	case k.Family != IPv4 && k.Family != IPv6:
 		return &invalidError{fmt.Sprintf("address family %v is neither ipv4 nor ipv6", k.Family), syscall.EAFNOSUPPORT}
@@ -50,16 +67,21 @@ func (k ServiceKey) Validate() error {
 		return nil
 	case !k.Address.IsValid():
 		return invalid("neither an address nor a firewall mark")
-	case k.Protocol != TCP && k.Protocol != UDP && k.Protocol != SCTP:
-		return invalid("protocol %v is not TCP, UDP or SCTP", k.Protocol)
-	}
-	if err := checkAddr(k.Address.Addr()); err != nil {
-		return err
-	}
-	if FamilyOf(k.Address.Addr()) != k.Family {
+	case k.Address.Addr().Zone() != "":
+		return invalid("address %v has a zone, which IPVS does not know", k.Address.Addr())
+	case rawFamily(k.Address.Addr()) != k.Family:
 		return invalid("address %v is not %v", k.Address.Addr(), k.Family)
 	}
 	return nil
+}
+
+// rawFamily returns the family that an address is sent as: a mapped address is
+// an IPv6 address to the kernel.
+func rawFamily(a netip.Addr) Family {
+	if a.Is4() {
+		return IPv4
+	}
+	return IPv6
 }
 
 // Validate says why s cannot be written, or returns nil. Beyond what the kernel
@@ -113,7 +135,10 @@ func (d Destination) Validate(k ServiceKey) error {
 		return invalid("a real server needs an address")
 	}
 	a := d.Address.Addr()
-	if err := checkAddr(a); err != nil {
+	if a.Zone() != "" {
+		return invalid("address %v has a zone, which IPVS does not know", a)
+	}
+	if err := checkMapped(a); err != nil {
 		return err
 	}
 	switch {
@@ -160,39 +185,39 @@ func (t TunnelOptions) validate(m ForwardMethod) error {
 }
 
 // Validate says why op cannot be executed, or returns nil. A delete needs no
-// more than the keys.
+// more than keys that the kernel can hold.
 func (op Op) Validate() error {
 	switch op.Kind {
 	case OpAddService, OpUpdateService:
 		return op.Service.Validate()
 	case OpDeleteService:
-		return op.Service.ServiceKey.Validate()
+		return op.Service.ServiceKey.check()
 	case OpAddDestination, OpUpdateDestination:
 		if err := op.Service.ServiceKey.Validate(); err != nil {
 			return err
 		}
 		return op.Destination.Validate(op.Service.ServiceKey)
 	case OpDeleteDestination:
-		if err := op.Service.ServiceKey.Validate(); err != nil {
+		a := op.Destination.Address
+		switch err := op.Service.ServiceKey.check(); {
+		case err != nil:
 			return err
-		}
-		if !op.Destination.Address.IsValid() {
+		case !a.IsValid():
 			return invalid("a real server needs an address")
+		case a.Addr().Zone() != "":
+			return invalid("address %v has a zone, which IPVS does not know", a.Addr())
 		}
-		return checkAddr(op.Destination.Address.Addr())
+		return nil
 	}
 	return &invalidError{fmt.Sprintf("unknown operation %v", op.Kind), syscall.EOPNOTSUPP}
 }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// checkAddr refuses forms that read back in another form, so that what was
-// written would forever differ from what the kernel holds.
-func checkAddr(a netip.Addr) error {
-	switch {
-	case a.Zone() != "":
-		return invalid("address %v has a zone, which IPVS does not know", a)
-	case a.Is4In6():
+// checkMapped refuses an IPv4 address in IPv6 form: it would be another address
+// to the kernel.
+func checkMapped(a netip.Addr) error {
+	if a.Is4In6() {
 		return invalid("write %v as %v", a, a.Unmap())
 	}
 	return nil

@@ -41,7 +41,9 @@ func TestValidateService(t *testing.T) {
 		{name: "fwmark 0", s: Service{ServiceKey: MarkService(IPv4, 0), Scheduler: "rr"}, want: "neither an address nor a firewall mark"},
 		{name: "both", s: with(func(s *Service) { s.FWMark = 7 }), want: "no protocol and no address"},
 		{name: "other family", s: with(func(s *Service) { s.Family = IPv6 }), want: "address 192.0.2.10 is not ipv6"},
-		{name: "mapped", s: with(func(s *Service) { s.Address = ap("[::ffff:192.0.2.10]:80") }), want: "write ::ffff:192.0.2.10 as 192.0.2.10"},
+		{name: "mapped", s: with(func(s *Service) { s.Address = ap("[::ffff:192.0.2.10]:80") }), want: "address ::ffff:192.0.2.10 is not ipv4"},
+		{name: "mapped as v6", s: with(func(s *Service) { s.Family, s.Address = IPv6, ap("[::ffff:192.0.2.10]:80") }), want: "write ::ffff:192.0.2.10 as 192.0.2.10"},
+		{name: "0.0.0.0", s: Service{ServiceKey: AddrService(TCP, ap("0.0.0.0:80")), Scheduler: "rr"}, want: "address that clients connect to"},
 		{name: "zone", s: with(func(s *Service) { s.ServiceKey = AddrService(TCP, ap("[fe80::1%lo]:80")) }), want: "zone"},
 		{name: "port 0", s: testService(0), want: "port 0 needs persistence"},
 		{name: "no scheduler", s: with(func(s *Service) { s.Scheduler = "" }), want: "no scheduler", is: ErrSchedulerNotFound},
@@ -134,9 +136,29 @@ func TestValidateDestination(t *testing.T) {
 	}
 }
 
-func TestValidateOthers(t *testing.T) {
-	checkInvalid(t, (Op{Kind: OpDeleteService, Service: Service{ServiceKey: testService(0).ServiceKey}}).Validate(), "", nil)
+// TestValidateDelete takes every key that the kernel can hold, whoever made it.
+func TestValidateDelete(t *testing.T) {
+	ap := netip.MustParseAddrPort
+	for _, k := range []ServiceKey{
+		testService(80).ServiceKey,
+		AddrService(99, ap("192.0.2.1:80")),
+		AddrService(TCP, ap("0.0.0.0:0")),
+		{Family: IPv6, Protocol: TCP, Address: ap("[::ffff:192.0.2.1]:80")},
+		MarkService(IPv6, 7),
+	} {
+		checkInvalid(t, (Op{Kind: OpDeleteService, Service: Service{ServiceKey: k}}).Validate(), "", nil)
+		for _, a := range []string{"10.0.0.1:0", "224.0.0.1:80", "[::ffff:10.0.0.1]:80"} {
+			checkInvalid(t, (Op{Kind: OpDeleteDestination, Service: Service{ServiceKey: k},
+				Destination: Destination{Address: ap(a), Forward: 9, LowerThreshold: 1}}).Validate(), "", nil)
+		}
+	}
+	checkInvalid(t, (Op{Kind: OpDeleteService}).Validate(), "address family", syscall.EAFNOSUPPORT)
 	checkInvalid(t, (Op{Kind: OpDeleteDestination, Service: testService(80)}).Validate(), "needs an address", nil)
+	checkInvalid(t, (Op{Kind: OpDeleteDestination, Service: testService(80),
+		Destination: Destination{Address: ap("[fe80::1%lo]:80")}}).Validate(), "zone", nil)
+}
+
+func TestValidateOthers(t *testing.T) {
 	checkInvalid(t, (Op{Kind: OpAddDestination, Destination: testDest(1)}).Validate(), "address family", syscall.EAFNOSUPPORT)
 	checkInvalid(t, Timeouts{TCP: -1}.Validate(), "tcp timeout", nil)
 	checkInvalid(t, Timeouts{UDP: 1<<31*time.Second + 1}.Validate(), "udp timeout", nil)
