@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"syscall"
 )
@@ -54,6 +55,20 @@ func (op *Op) failure(index int, err error) FailedOp {
 	return FailedOp{Index: index, Err: e}
 }
 
+// explain names what the kernel did not find, which may be the persistence
+// engine as well.
+func (op *Op) explain(err error) error {
+	e, ok := errors.AsType[*kernelError](err)
+	if !ok || e.sentinel != ErrSchedulerNotFound {
+		return err
+	}
+	e.hint = fmt.Sprintf("%s; is there a module ip_vs_%[1]s?", op.Service.Scheduler)
+	if engine := op.Service.Persistence.Engine; engine != "" {
+		e.hint = fmt.Sprintf("%s, or persistence engine %s", op.Service.Scheduler, engine)
+	}
+	return err
+}
+
 // apply sends all ops but the refused, batch by batch.
 func (c *Client) apply(ctx context.Context, ops []Op, refused []FailedOp) (failed []FailedOp, err error) {
 	moved := false
@@ -88,12 +103,18 @@ func (c *Client) apply(ctx context.Context, ops []Op, refused []FailedOp) (faile
 
 var errMoved = errors.New("ip_vs was loaded again in the middle of a batch")
 
+// maxUpdates is how many updates of services one send has at most: one that
+// changes the scheduler waits 17 ms for the processors (synchronize_rcu), and a
+// send cannot be interrupted.
+const maxUpdates = 50
+
 // encodeBatch puts as many of the operations from next on into wbuf as one send
 // takes, and returns the next one and what is left of the refused.
 func (c *Client) encodeBatch(ops []Op, next int, refused []FailedOp) (int, []FailedOp) {
 	c.wbuf, c.index = c.wbuf[:0], c.index[:0]
 	last := 0 // where the last message begins
-	for ; next < len(ops) && len(c.index) < c.link.maxOps; next++ {
+	updates := 0
+	for ; next < len(ops) && len(c.index) < c.link.maxOps && updates < maxUpdates; next++ {
 		if len(refused) > 0 && refused[0].Index == next {
 			refused = refused[1:]
 			continue
@@ -103,6 +124,9 @@ func (c *Client) encodeBatch(ops []Op, next int, refused []FailedOp) (int, []Fai
 		if len(c.wbuf) > c.link.maxBytes && start > 0 {
 			c.wbuf = c.wbuf[:start]
 			break
+		}
+		if ops[next].Kind == OpUpdateService {
+			updates++
 		}
 		last = start
 		c.link.seq++
@@ -136,7 +160,7 @@ func (c *Client) sendBatch(ctx context.Context, ops []Op) (failed []FailedOp, er
 		}
 		if ans.errno != 0 {
 			op := &ops[c.index[i]]
-			failed = append(failed, op.failure(c.index[i], ans.error(op.Kind.command())))
+			failed = append(failed, op.failure(c.index[i], op.explain(ans.error(op.Kind.command()))))
 		} else if i != n-1 {
 			return false, errUnexpected // only the last asks for an ACK
 		}

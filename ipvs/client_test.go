@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"math"
 	"net/netip"
+	"os"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,6 +108,26 @@ func TestApplySplitsBatches(t *testing.T) {
 	}
 	if total != 3001 || len(k.sent) < 2 {
 		t.Errorf("%d requests in %d sends, want 3001 in some", total, len(k.sent))
+	}
+}
+
+// TestApplyUpdates pins that slow operations share fewer sends, so that a
+// context can interrupt them.
+func TestApplyUpdates(t *testing.T) {
+	k, c := newFakeKernel(t, ack(nil))
+	ops := make([]Op, 120)
+	for i := range ops {
+		ops[i] = Op{Kind: OpUpdateService, Service: testService(uint16(i + 1))}
+	}
+	if err := c.Apply(t.Context(), ops); err != nil {
+		t.Fatal(err)
+	}
+	var sizes []int
+	for _, s := range k.sent {
+		sizes = append(sizes, len(requests(t, s)))
+	}
+	if diff := cmp.Diff([]int{50, 50, 20}, sizes); diff != "" {
+		t.Errorf("batch sizes (-want +got):\n%s", diff)
 	}
 }
 
@@ -254,6 +277,63 @@ func TestContextInterruptsReceive(t *testing.T) {
 	if _, err := c.Services(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want %v", err, context.DeadlineExceeded)
 	}
+}
+
+// TestSilentKernel never answers: a call fails after a while, and the socket is
+// replaced.
+func TestSilentKernel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, c := newFakeKernel(t, nil)
+		start := time.Now()
+		_, err := c.Table(t.Context())
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != callTimeout {
+			t.Errorf("after %v: %v, want %v after %v", time.Since(start), err, os.ErrDeadlineExceeded, callTimeout)
+		}
+		if k.closes != 1 {
+			t.Errorf("%d closes, want 1", k.closes)
+		}
+	})
+}
+
+// TestConcurrent is for the race detector, and for answers that reach the wrong
+// caller.
+func TestConcurrent(t *testing.T) {
+	_, c := newFakeKernel(t, func(k *fakeKernel, sent []byte) {
+		for _, r := range requests(t, sent) {
+			switch {
+			case r.cmd == cmdGetService:
+				// The service that was asked for.
+				key, err := nested(r.payload, attrService)
+				if err != nil {
+					t.Error(err)
+				}
+				other := testService(9)
+				s := appendService(nil, &other)[attrHeaderLen:]
+				k.reply(bodyMessage(r.seq, 0, cmdNewService, nest(attrService, s, key))) // the last of a kind counts
+			case r.flags&flagAck != 0:
+				k.reply(errorMessage(r.seq, 0))
+			}
+		}
+	})
+	c.counts.proc = fakeProc{countsFile: countsText}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 20 {
+				s := testService(uint16(100*i + n + 1))
+				if got, err := c.Service(t.Context(), s.ServiceKey); err != nil || got.ServiceKey != s.ServiceKey {
+					t.Errorf("asked for %v, got %v, %v", s.ServiceKey, got.ServiceKey, err)
+				}
+				if err := c.AddService(t.Context(), s); err != nil {
+					t.Error(err)
+				}
+				if _, err := c.Counts(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestFamilyMoved(t *testing.T) {

@@ -9,7 +9,23 @@
 //
 // Every command, reads too, needs CAP_NET_ADMIN in the initial user namespace
 // (GENL_ADMIN_PERM in net/netfilter/ipvs/ip_vs_ctl.c). The kernel autoloads the
-// ip_vs module when the family is looked up, where modules may be loaded.
+// ip_vs module when the family is looked up, where modules may be loaded. Any
+// kernel with the family will do; what came late is named where it is declared.
+//
+// What the kernel does, and a caller has to know:
+//
+//   - An update replaces everything, so it takes a complete value. Updates keep
+//     established connections.
+//   - A new real server goes to the head of its service's list, where it wins
+//     ties. Real servers are always returned in list order.
+//   - A service that does not exist has no real servers, which is no error.
+//   - A reading of the table is no snapshot. Whoever wants to delete what is
+//     missing from their own list reads again first.
+//   - A deleted real server is kept for two minutes, with the connections that
+//     it has: re-adding it gives it its counts back. Statistics start again.
+//
+// Validate methods refuse what the kernel takes and then ignores or forwards
+// wrongly. Every write validates first.
 //
 // A service that balances TCP over two real servers:
 //

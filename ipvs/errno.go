@@ -100,7 +100,7 @@ func serviceErrno(errno syscall.Errno) (hint string, sentinel error) {
 		return "", ErrServiceNotFound
 	case syscall.ENOENT:
 		// ip_vs_add_service answers so for an unknown persistence engine too.
-		return "or its persistence engine; is the ip_vs module of that name there?", ErrSchedulerNotFound
+		return "", ErrSchedulerNotFound
 	case syscall.EINVAL:
 		return "check the netmask or prefix length and the names of scheduler and persistence engine", nil
 	case syscall.ENOPROTOOPT:

@@ -45,9 +45,9 @@ func (c *Client) begin(cmd uint8, flags uint16, appendAttrs func(b []byte) []byt
 	return seq
 }
 
-// get sends a request whose answer is one message of the command reply, without
-// asking for an ACK: it would be left in the socket (see doc.go), and calls
-// decode with its attributes.
+// get sends a request whose answer is one message of the command reply, and
+// calls decode with its attributes. It does not ask for an ACK: that would come
+// after the answer and be taken for the next one.
 func (c *Client) get(ctx context.Context, cmd, reply uint8, appendAttrs func(b []byte) []byte, decode func(attrs []byte) error) error {
 	seq := c.begin(cmd, flagRequest, appendAttrs)
 	if err := c.link.conn.send(c.wbuf); err != nil {

@@ -249,6 +249,22 @@ func TestKernelAccepts(t *testing.T) {
 	if want := (ServiceKey{Family: IPv4, Protocol: TCP, Address: netip.MustParseAddrPort("0.0.0.0:0")}); table[0].ServiceKey != want {
 		t.Errorf("service of fwmark 0 reads as %v, want %v", table[0].ServiceKey, want)
 	}
+	// And deleted, a mapped address included.
+	mapped := service(ServiceKey{Family: IPv6, Protocol: TCP, Address: netip.MustParseAddrPort("[::ffff:192.0.2.1]:80")})
+	if got := raw(t, c, addService(mapped)); got != 0 {
+		t.Errorf("mapped address refused: %v", got)
+	}
+	var ops []Op
+	for _, e := range mustTable(t, c) {
+		for _, d := range e.Destinations {
+			ops = append(ops, Op{Kind: OpDeleteDestination, Service: e.Service, Destination: d.Destination})
+		}
+		ops = append(ops, Op{Kind: OpDeleteService, Service: e.Service})
+	}
+	mustApply(t, c, ops...)
+	if table := mustTable(t, c); table != nil {
+		t.Errorf("left after deleting everything: %+v", table)
+	}
 }
 
 func TestKernelErrors(t *testing.T) {
@@ -258,6 +274,8 @@ func TestKernelErrors(t *testing.T) {
 	mustApply(t, c, addService(service(kernelV4)), addDest(kernelV4, d))
 	odd := service(kernelV6)
 	odd.Scheduler = "nosuch"
+	engine := service(kernelV6)
+	engine.Persistence.Engine = "nosuch"
 	absent := AddrService(UDP, kernelV4.Address)
 	for _, tt := range []struct {
 		name string
@@ -266,7 +284,9 @@ func TestKernelErrors(t *testing.T) {
 		text string
 	}{
 		{"AddService", c.AddService(ctx, service(kernelV4)), ErrServiceExists, "add service TCP 192.0.2.10:80: service exists"},
-		{"AddService, scheduler", c.AddService(ctx, odd), ErrSchedulerNotFound, "scheduler not found"},
+		{"AddService, scheduler", c.AddService(ctx, odd), ErrSchedulerNotFound,
+			"add service TCP [2001:db8::10]:80: scheduler not found (nosuch; is there a module ip_vs_nosuch?)"},
+		{"AddService, engine", c.AddService(ctx, engine), ErrSchedulerNotFound, "scheduler not found (rr, or persistence engine nosuch)"},
 		{"UpdateService", c.UpdateService(ctx, service(kernelV6)), ErrServiceNotFound, "update service TCP [2001:db8::10]:80: service not found"},
 		{"DeleteService", c.DeleteService(ctx, kernelV6), ErrServiceNotFound, "delete service"},
 		{"AddDestination", c.AddDestination(ctx, kernelV4, d), ErrDestinationExists, "add destination 10.0.0.2:80 of TCP 192.0.2.10:80: real server exists"},
