@@ -23,6 +23,11 @@
 //     missing from their own list reads again first.
 //   - A deleted real server is kept for two minutes, with the connections that
 //     it has: re-adding it gives it its counts back. Statistics start again.
+//   - Creating a service loads its scheduler's module under the lock of all of
+//     IPVS. The modules of lblc and lblcr wait for a lock that the removal of
+//     any network namespace holds while it waits for that of IPVS, and neither
+//     ever ends (seen on 6.1 within seconds). Where namespaces come and go, load
+//     ip_vs_lblc and ip_vs_lblcr before a service uses them.
 //
 // Validate methods refuse what the kernel takes and then ignores or forwards
 // wrongly. Every write validates first.

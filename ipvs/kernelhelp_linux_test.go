@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 func kernelClient(t testing.TB) (*Client, *netnstest.NS) {
 	t.Helper()
 	netnstest.Require(t, "netns", "ipvs")
+	loadSchedulers(t)
 	ns := netnstest.New(t)
 	c, err := Open(WithNetNS(ns.FD()))
 	if err != nil {
@@ -25,6 +28,24 @@ func kernelClient(t testing.TB) (*Client, *netnstest.NS) {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c, ns
+}
+
+// loadSchedulers loads the schedulers whose autoload can hang the kernel while a
+// namespace of an earlier test is being removed (see doc.go). Other machines
+// than the rig have to see to that themselves.
+func loadSchedulers(t testing.TB) {
+	t.Helper()
+	if !inRig() {
+		return
+	}
+	for _, name := range []string{"ip_vs_lblc", "ip_vs_lblcr"} {
+		if _, err := os.Stat("/sys/module/" + name); err == nil {
+			continue
+		}
+		if out, err := exec.Command("modprobe", name).CombinedOutput(); err != nil {
+			t.Fatalf("modprobe %s: %v: %s", name, err, out)
+		}
+	}
 }
 
 // mustApply applies ops, all of which must succeed.
