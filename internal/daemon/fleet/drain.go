@@ -121,9 +121,9 @@ func (ds Drains) Finish(counts func(ipvs.DestinationKey) (ipvs.Conns, bool), now
 }
 
 // idle reports whether nothing is connected. IPVS counts UDP flows as inactive
-// only, so they are waited for as well.
+// only, so they are waited for as well; a firewall mark may be on some.
 func (d Drain) idle(c ipvs.Conns) bool {
-	if d.Service.Protocol == ipvs.UDP {
+	if d.Service.Protocol == ipvs.UDP || d.Service.FWMark != 0 {
 		return c.Active == 0 && c.Inactive == 0
 	}
 	return c.Active == 0

@@ -129,6 +129,7 @@ func TestAdopt(t *testing.T) {
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	udp := ipvs.AddrService(ipvs.UDP, key(vip).Address)
+	marked := ipvs.MarkService(ipvs.IPv4, 7)
 	tests := []struct {
 		name    string
 		service ipvs.ServiceKey
@@ -142,6 +143,8 @@ func TestFinish(t *testing.T) {
 		{name: "idle", service: key(vip)},
 		{name: "udp flows are inactive", service: udp, conns: ipvs.Conns{Inactive: 1}, goesOn: true},
 		{name: "udp idle", service: udp},
+		{name: "marked flows may be udp", service: marked, conns: ipvs.Conns{Inactive: 1}, goesOn: true},
+		{name: "marked idle", service: marked},
 		{name: "templates do not hold it", service: key(vip), conns: ipvs.Conns{Persistent: 3}},
 		{name: "not counted", service: key(vip), absent: true, goesOn: true},
 		{name: "not counted at the deadline", service: key(vip), absent: true, now: 100},
