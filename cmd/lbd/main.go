@@ -72,6 +72,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return check(f.check, stdout, stderr)
 	}
 
+	// Whoever reads the log may end: that must not stop the checks.
+	signal.Ignore(syscall.SIGPIPE)
 	log := newLogger(stderr, f.level, os.Getenv("JOURNAL_STREAM") != "")
 	ctx, stop := untilSignal()
 	defer stop()

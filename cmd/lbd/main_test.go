@@ -50,6 +50,27 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// lbd goes on when nobody reads its log any more.
+func TestLogReaderEnds(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	cmd := exec.Command(self, "--clear", "--run-dir", t.TempDir())
+	cmd.Args[0] = "lbd" // what TestMain goes by
+	cmd.Stderr = w
+	if err := cmd.Run(); err != nil {
+		t.Errorf("lbd --clear with nothing to clear: want success, got %v", err)
+	}
+}
+
 // The journal has its own timestamps; a terminal has not.
 func TestLoggerTime(t *testing.T) {
 	t.Parallel()
