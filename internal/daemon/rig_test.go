@@ -35,6 +35,8 @@ type rig struct {
 	log   *logBuffer
 	// hangup is SIGHUP.
 	hangup chan os.Signal
+	// wrap, if not nil, makes the engine of the daemons from that of the table.
+	wrap func(Engine) Engine
 
 	mu      sync.Mutex
 	stored  memory.Memory
@@ -110,7 +112,10 @@ func (r *rig) begin(c *config.Config) *process {
 // run starts a daemon.
 func (r *rig) run(l *loaded) *process {
 	r.t.Helper()
-	e := engine{r.table}
+	var e Engine = engine{r.table}
+	if r.wrap != nil {
+		e = r.wrap(e)
+	}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	d, err := assemble(parts{
 		log:     log,
