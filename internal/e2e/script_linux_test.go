@@ -50,6 +50,10 @@ const (
 //	steady FILE | steady -stop         see that the table equals FILE all the time in between
 //	spread N TARGET                    N requests in a row; prints "s1=3 s2=2 s3=1"
 //	ask N ADDRESS:PORT                 N UDP packets from one socket; prints their spread
+//	from PORT N ADDRESS:PORT           N requests in a row from one source port; prints their spread,
+//	                                   and how many had to send the first packet again: "s1=2 s2=1 late=0"
+//	flow NAME open ADDRESS:PORT        open a UDP socket
+//	flow NAME ask                      send a packet from it; prints who answers, fails after a second
 //	hold NAME N URL                    open N connections that stay; prints their spread
 //	release NAME                       end them
 //	stream NAME start TARGET           requests in the background until the script ends
@@ -135,6 +139,7 @@ type script struct {
 	held      map[string][]*Held
 	streams   map[string]*Stream
 	downloads map[string]*Download
+	flows     map[string]*Flow
 	steady    *watch
 }
 
@@ -144,6 +149,7 @@ func newScript(tb *scriptTB, dir, lbd, ipvsctl string) *script {
 		held:      make(map[string][]*Held),
 		streams:   make(map[string]*Stream),
 		downloads: make(map[string]*Download),
+		flows:     make(map[string]*Flow),
 	}
 }
 
@@ -157,6 +163,9 @@ func (s *script) close() {
 	}
 	for _, d := range s.downloads {
 		d.Abandon()
+	}
+	for _, f := range s.flows {
+		f.Close()
 	}
 	for _, list := range s.held {
 		for _, h := range list {
@@ -173,7 +182,7 @@ func commands() map[string]command {
 		"lab": cmdLab, "vip": cmdVIP, "sysctl": cmdSysctl, "addrs": cmdAddrs, "run": cmdRun,
 		"config": cmdConfig, "lbd": cmdLBD, "ipvsctl": cmdIpvsctl,
 		"table": cmdTable, "counts": cmdCounts, "steady": cmdSteady,
-		"spread": cmdSpread, "ask": cmdAsk, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream,
+		"spread": cmdSpread, "ask": cmdAsk, "from": cmdFrom, "flow": cmdFlow, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream,
 		"download": cmdDownload, "finish": cmdFinish, "server": cmdServer,
 		"sees": cmdSees, "retry": cmdRetry,
 	}
