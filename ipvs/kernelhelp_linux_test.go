@@ -35,7 +35,7 @@ func kernelClient(t testing.TB) (*Client, *netnstest.NS) {
 // than the rig have to see to that themselves.
 func loadSchedulers(t testing.TB) {
 	t.Helper()
-	if !inRig() {
+	if !netnstest.OwnsModules() {
 		return
 	}
 	for _, name := range []string{"ip_vs_lblc", "ip_vs_lblcr"} {

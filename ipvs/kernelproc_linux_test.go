@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,42 +106,10 @@ func TestKernelAmbient(t *testing.T) {
 	}
 }
 
-// inRig reports whether this is the virtual machine of internal/vm, whose first
-// process is its modprobe as well. Modules of other machines are left alone.
-func inRig() bool {
-	init, err := os.Stat("/proc/1/exe")
-	if err != nil {
-		return false
-	}
-	modprobe, err := os.Stat("/sbin/modprobe")
-	return err == nil && os.SameFile(init, modprobe)
-}
-
-// unload unloads ip_vs and the modules that use it, once the kernel has cleaned
-// up after earlier tests.
-func unload(t *testing.T) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		holders, _ := filepath.Glob("/sys/module/ip_vs/holders/*")
-		for _, h := range holders {
-			_ = unix.DeleteModule(filepath.Base(h), unix.O_NONBLOCK)
-		}
-		err := unix.DeleteModule("ip_vs", unix.O_NONBLOCK)
-		switch {
-		case err == nil:
-			return
-		case time.Now().After(deadline):
-			t.Fatalf("unload ip_vs, held by %v: %v", holders, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
 // TestKernelModule takes the module away under an open client and gives it back.
 func TestKernelModule(t *testing.T) {
 	c, _ := kernelClient(t)
-	if !inRig() {
+	if !netnstest.OwnsModules() {
 		t.Skip("unloads ip_vs: only in the virtual machine")
 	}
 	ctx := t.Context()
@@ -155,20 +122,9 @@ func TestKernelModule(t *testing.T) {
 	}
 	old := c.link.family
 
-	const helper = "/proc/sys/kernel/modprobe"
-	before, err := os.ReadFile(helper)
-	if err != nil {
-		t.Fatal(err)
-	}
-	setHelper := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(helper, []byte(text), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	setHelper("/nonexistent")
-	defer setHelper(string(before))
-	unload(t)
+	restore := netnstest.StopAutoload(t)
+	unload := func() { netnstest.UnloadIPVS(t, func() {}) }
+	unload()
 
 	_, terr := c.Table(ctx)
 	_, ierr := c.Info(ctx)
@@ -191,7 +147,7 @@ func TestKernelModule(t *testing.T) {
 
 	// Looking the family up loads the module again, under another number, which
 	// an open client has to learn.
-	setHelper(string(before))
+	restore()
 	mustApply(t, c, addService(service(kernelV4)), addDest(kernelV4, dest("10.0.0.1:80", Masq)))
 	if c.link.family == old {
 		t.Errorf("the family still has the number %#x", old)
@@ -214,7 +170,7 @@ func TestKernelModule(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := c.link.family
-		unload(t)
+		unload()
 		fresh, err := Open()
 		if err != nil {
 			t.Fatal(err)
