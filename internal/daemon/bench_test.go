@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/ipvs"
@@ -21,10 +23,10 @@ func nth(network string, n int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// large is a configuration of 5,000 services with 10 checked servers each.
-func large(net *fakeNet) *config.Config {
+// large is a configuration of n services with 10 checked servers each.
+func large(net *fakeNet, n int) *config.Config {
 	c := conf()
-	for i := range 5000 {
+	for i := range n {
 		vs := config.VirtualService{
 			Name:    nth("198.18.0.0", i).String(),
 			Service: ipvs.Service{ServiceKey: ipvs.AddrService(ipvs.TCP, netip.AddrPortFrom(nth("198.18.0.0", i), 80)), Scheduler: "wlc"},
@@ -40,28 +42,65 @@ func large(net *fakeNet) *config.Config {
 	return c
 }
 
-// benchDaemon is a daemon that has made its first pass.
-func benchDaemon(b *testing.B) *Daemon {
-	b.Helper()
+// largeDaemon is a daemon of a large configuration, and its table, before its
+// first pass.
+func largeDaemon(tb testing.TB, services int) (*Daemon, *ipvstest.Fake) {
+	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
-	store, err := memory.Open(b.TempDir()+"/run", log)
+	store, err := memory.Open(tb.TempDir()+"/run", log)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	b.Cleanup(func() { store.Close() })
-	e := engine{ipvstest.New()}
+	tb.Cleanup(func() { store.Close() })
+	table := ipvstest.New()
+	e := engine{table}
 	d, err := assemble(parts{
 		log: log, engine: e, watched: e, host: &fakeHost{}, store: store,
 		notifier: &notifier{log: log, send: func(string) error { return nil }},
-		loaded:   &loaded{Config: large(&fakeNet{}), at: time.Now()},
+		loaded:   &loaded{Config: large(&fakeNet{}, services), at: time.Now()},
 	})
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
+	return d, table
+}
+
+// benchDaemon is a daemon of 50,000 real servers that has made its first pass.
+func benchDaemon(b *testing.B) *Daemon {
+	b.Helper()
+	d, _ := largeDaemon(b, 5000)
 	if _, err := d.owner.pass(context.Background()); err != nil {
 		b.Fatal(err)
 	}
 	return d
+}
+
+// H5: thousands of services in a new configuration are as many operations as
+// there are objects, in a bounded number of requests, and one failure among them
+// is one operation (seesaw 6c15ce2).
+func TestManyServices(t *testing.T) {
+	t.Parallel()
+	const services, servers = 2000, 20000
+	d, table := largeDaemon(t, services)
+	pass := func(what string, want ipvstest.Requests) {
+		t.Helper()
+		table.ResetRequests()
+		if _, err := d.owner.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, table.Requests()); diff != "" {
+			t.Errorf("requests of %s (-want +got):\n%s", what, diff)
+		}
+	}
+	one := func(k ipvs.OpKind) map[ipvs.OpKind]int { return map[ipvs.OpKind]int{k: 1} }
+	// The first pass also looks for servers that left the configuration; a batch
+	// has 5,000 operations at most.
+	pass("the first pass", ipvstest.Requests{Reads: 2, Batches: 5, Writes: services + servers,
+		Ops: map[ipvs.OpKind]int{ipvs.OpAddService: services, ipvs.OpAddDestination: servers}})
+	pass("a quiet pass", ipvstest.Requests{Reads: 1})
+	s := d.owner.fleet.Services[1711]
+	d.owner.mem.health[ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[3].Address}] = true
+	pass("a pass with a failure", ipvstest.Requests{Reads: 1, Batches: 1, Writes: 1, Ops: one(ipvs.OpUpdateDestination)})
 }
 
 // A pass over a right table of 50,000 real servers.
@@ -84,6 +123,18 @@ func BenchmarkFlapPass(b *testing.B) {
 		d.owner.mem.health[k] = down // pending counts as what it was
 		if r, err := d.owner.pass(context.Background()); err != nil || len(r.Changes) != 1 {
 			b.Fatal(r.Changes, err)
+		}
+	}
+}
+
+// The first pass over an empty table.
+func BenchmarkFirstPass(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		d, _ := largeDaemon(b, 5000)
+		b.StartTimer()
+		if _, err := d.owner.pass(context.Background()); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
