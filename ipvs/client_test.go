@@ -200,6 +200,7 @@ func TestFaultsReplaceSocket(t *testing.T) {
 		is     error
 	}{
 		{"buffer overrun", func(k *fakeKernel, _ []byte) { k.fail(syscall.ENOBUFS) }, syscall.ENOBUFS},
+		{"interrupted", func(k *fakeKernel, _ []byte) { k.fail(syscall.EINTR) }, syscall.EINTR},
 		{"short header", func(k *fakeKernel, _ []byte) { k.reply([]byte{1, 2, 3}) }, errShort},
 		{"length beyond datagram", func(k *fakeKernel, sent []byte) {
 			b := errorMessage(seqOf(sent), 0)
