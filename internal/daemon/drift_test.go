@@ -183,6 +183,15 @@ func TestRefusedService(t *testing.T) {
 		if !strings.Contains(st.Sync.LastError, "192.0.2.2:80") || !st.Sync.LastSuccess.IsZero() {
 			t.Errorf("status: want the refused service as the error and no success, got %+v", st.Sync)
 		}
+		// Without it all is well at once: what never was in the table has nothing
+		// to drain.
+		good := conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)))
+		if err := p.switchTo(good); err != nil {
+			t.Errorf("reload without the refused service: %v", err)
+		}
+		if err := p.switchTo(conf(bad, good.VirtualServices[0])); err == nil {
+			t.Error("reload with the refused service again: want an error, got none")
+		}
 		r.table.SetSchedulers("wlc", "nosuch")
 		after(time.Minute)
 		if st, err = p.Status(t.Context()); err != nil || st.Sync.LastError != "" || st.Sync.LastSuccess.IsZero() {

@@ -35,13 +35,24 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	if err != nil {
 		return api.Plan{}, err
 	}
-	drains := v.mem.drains.Leave(v.fleet, next, time.Now())
+	drains := v.mem.drains.Leave(v.fleet, next, holds(table), time.Now())
 	future := fleet.Decide(fleet.Input{Config: next, Probe: d.probe, Health: v.mem.health, Drains: drains})
 	plan := api.Plan{Warnings: next.Warnings}
 	for _, c := range reconcile.Plan(desiredTable(future, v.mem.owned, next.Exclusive), table) {
 		plan.Steps = append(plan.Steps, step(c, drains))
 	}
 	return plan, nil
+}
+
+// holds returns whether a table holds a real server.
+func holds(table []ipvs.TableEntry) func(ipvs.DestinationKey) bool {
+	held := make(map[ipvs.DestinationKey]bool)
+	for i := range table {
+		for _, d := range table[i].Destinations {
+			held[ipvs.DestinationKey{Service: table[i].ServiceKey, Address: d.Address}] = true
+		}
+	}
+	return func(k ipvs.DestinationKey) bool { return held[k] }
 }
 
 // probe returns what the checks know of a probe.

@@ -13,6 +13,7 @@ import (
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // ConfigError is a configuration that cannot be used.
@@ -145,7 +146,7 @@ func (o *owner) switchTo(next *loaded) error {
 		return fmt.Errorf("checks: %w", err)
 	}
 	if o.fleet != nil {
-		o.mem.drains = o.mem.drains.Leave(o.fleet, next.Config, time.Now())
+		o.mem.drains = o.mem.drains.Leave(o.fleet, next.Config, o.held, time.Now())
 	}
 	o.loaded = next
 	o.keys = make(map[*healthcheck.Probe]string)
@@ -154,6 +155,17 @@ func (o *owner) switchTo(next *loaded) error {
 	o.log.Info("configuration loaded", "file", next.file, "sha256", next.sha256,
 		"services", len(next.VirtualServices))
 	return nil
+}
+
+// held reports whether the table holds a real server, or may do so: it has
+// acknowledged it, or the mirror has seen it.
+func (o *owner) held(k ipvs.DestinationKey) bool {
+	if _, ok := o.announced[k]; ok {
+		return true
+	}
+	c := o.mirror.counts.Load()
+	_, ok := c.conns(k)
+	return ok || c == nil
 }
 
 // refuse notes that a reload was refused.

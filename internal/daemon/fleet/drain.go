@@ -49,8 +49,8 @@ type Drains []Drain
 
 // Leave returns the drains after a change of configuration: servers of old that
 // next lacks begin to drain, servers that next has again stop. Servers that the
-// last decision had absent have nothing to drain.
-func (ds Drains) Leave(old *Fleet, next *config.Config, now time.Time) Drains {
+// table does not hold, such as those that it refused, have nothing to drain.
+func (ds Drains) Leave(old *Fleet, next *config.Config, held func(ipvs.DestinationKey) bool, now time.Time) Drains {
 	wanted := destinations(next)
 	var out Drains
 	known := make(map[ipvs.DestinationKey]bool)
@@ -64,7 +64,7 @@ func (ds Drains) Leave(old *Fleet, next *config.Config, now time.Time) Drains {
 		for j := range s.Servers {
 			rs := &s.Servers[j]
 			key := ipvs.DestinationKey{Service: s.ServiceKey, Address: rs.Address}
-			if wanted[key] || known[key] || !rs.Present {
+			if wanted[key] || known[key] || !rs.Present || !held(key) {
 				continue
 			}
 			d := Drain{Name: s.Name, Service: s.Service, Destination: rs.Destination, Deadline: now.Add(rs.DrainTimeout)}

@@ -23,6 +23,8 @@ func conf(services ...config.VirtualService) *config.Config {
 	return &config.Config{VirtualServices: services}
 }
 
+func everything(ipvs.DestinationKey) bool { return true }
+
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)
@@ -80,7 +82,7 @@ func TestLeave(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			old := Decide(Input{Config: tt.old, Probe: probes(nil), Health: tt.health, Drains: tt.drains})
-			got := drainKeys(tt.drains.Leave(old, tt.next, now))
+			got := drainKeys(tt.drains.Leave(old, tt.next, everything, now))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("drains (-want +got):\n%s", diff)
 			}
@@ -100,7 +102,7 @@ func TestLeaveKeepsConfiguredWeight(t *testing.T) {
 	if w := old.Services[0].Servers[0].Weight; w != 0 {
 		t.Fatalf("weight of the failed server: want 0, got %d", w)
 	}
-	ds := Drains(nil).Leave(old, conf(), time.Unix(0, 0))
+	ds := Drains(nil).Leave(old, conf(), everything, time.Unix(0, 0))
 	if got := ds[0].Destination.Weight; got != 7 {
 		t.Errorf("weight in the drain: want 7, got %d", got)
 	}
