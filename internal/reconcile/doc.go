@@ -7,6 +7,7 @@
 // same moment and any operation may fail.
 //
 // The table is always read, never guessed: a pass ends in the state that was
-// asked for or in an error that says what is missing. A pass over a table that
-// is already right writes nothing.
+// asked for or in an error that says what is missing. Only the weight of a failed
+// server does not wait for that. A pass over a table that is already right writes
+// nothing.
 package reconcile

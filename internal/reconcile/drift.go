@@ -61,6 +61,22 @@ func readBelief(actual []ipvs.TableEntry) belief {
 	return b
 }
 
+// table returns the belief in the form of a reading, without counts.
+func (b belief) table() []ipvs.TableEntry {
+	table := make([]ipvs.TableEntry, 0, len(b))
+	for _, s := range b {
+		e := ipvs.TableEntry{ServiceStatus: ipvs.ServiceStatus{Service: s.Service}}
+		if n := len(s.destinations); n > 0 {
+			e.Destinations = make([]ipvs.DestinationStatus, n)
+			for i, d := range s.destinations {
+				e.Destinations[n-1-i].Destination = d
+			}
+		}
+		table = append(table, e)
+	}
+	return table
+}
+
 // find returns the place of a real server, -1 for none.
 func (s *believed) find(a netip.AddrPort) int {
 	return slices.IndexFunc(s.destinations, func(d ipvs.Destination) bool { return d.Address == a })

@@ -51,7 +51,8 @@ type Report struct {
 	// any more, so they need not be remembered. Empty unless the table answered
 	// every operation.
 	Released []ipvs.ServiceKey
-	// Rounds counts how often the table was read and compared, at least 1.
+	// Rounds counts how often the table was read and compared, at least 1. Edits
+	// and deletes of real servers may have been written before that.
 	Rounds int
 }
 
@@ -104,6 +105,7 @@ type pass struct {
 }
 
 func (p *pass) run(ctx context.Context) error {
+	p.ahead(ctx)
 	for {
 		p.report.Rounds++
 		err := p.round(ctx)
@@ -118,6 +120,28 @@ func (p *pass) run(ctx context.Context) error {
 		p.logger().Warn("table not yet as wanted, trying again", "round", p.report.Rounds, "err", err)
 		if err := p.backoff(ctx); err != nil {
 			return err
+		}
+	}
+}
+
+// ahead writes what is missing by what was known after the last pass, before the
+// table is read: reading a large one takes long, and a failed server gets new
+// connections meanwhile. It edits and deletes real servers alone. With anything
+// else to do, the order of Diff counts, and the first round does it all. What
+// goes wrong here, because the table has changed since, the first round finds.
+func (p *pass) ahead(ctx context.Context) {
+	if p.belief == nil {
+		return
+	}
+	changes := Plan(p.desired, p.belief.table())
+	for i := range changes {
+		if k := changes[i].Kind; k != ipvs.OpUpdateDestination && k != ipvs.OpDeleteDestination {
+			return
+		}
+	}
+	for batch := range slices.Chunk(changes, maxBatch) {
+		if _, err := p.write(ctx, batch); err != nil {
+			return
 		}
 	}
 }

@@ -193,8 +193,8 @@ func TestPassHealsRaces(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, r := ipvstest.New(), new(Reconciler)
-				mustPass(t, r, f, d)
+				f := ipvstest.New()
+				mustPass(t, new(Reconciler), f, d)
 				raced := false
 				f.SetHooks(ipvstest.Hooks{BeforeOp: func(ipvs.Op) {
 					if !raced {
@@ -202,7 +202,7 @@ func TestPassHealsRaces(t *testing.T) {
 						tt.race(t, f)
 					}
 				}})
-				report := mustPass(t, r, f, edited)
+				report := mustPass(t, new(Reconciler), f, edited)
 				checkConverged(t, f, edited)
 				if report.Failed == 0 || report.Rounds < 2 {
 					t.Errorf("%d failed operations in %d rounds; the race did not happen", report.Failed, report.Rounds)
