@@ -29,8 +29,9 @@ type LBD struct {
 	Config string
 	// Dir is where its run directory is.
 	Dir string
+	// NS is the namespace of the next start.
+	NS *netnstest.NS
 
-	ns  *netnstest.NS
 	log logBuffer
 	cmd *exec.Cmd
 	// ended is closed when the process has ended, with exitErr set.
@@ -43,7 +44,7 @@ type LBD struct {
 // NewLBD returns an LBD that is not started. It ends with the test at the
 // latest.
 func NewLBD(t netnstest.TB, ns *netnstest.NS, bin, config, dir string) *LBD {
-	d := &LBD{Bin: bin, Config: config, Dir: dir, ns: ns}
+	d := &LBD{Bin: bin, Config: config, Dir: dir, NS: ns}
 	t.Cleanup(d.Kill)
 	return d
 }
@@ -79,7 +80,7 @@ func (d *LBD) Start() error {
 	cmd := d.Command("--config", d.Config)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify.LocalAddr().String())
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
-	if err := d.ns.Start(cmd); err != nil {
+	if err := d.NS.Start(cmd); err != nil {
 		notify.Close()
 		return fmt.Errorf("start lbd: %w", err)
 	}

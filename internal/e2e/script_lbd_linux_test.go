@@ -22,17 +22,20 @@ func cmdConfig(s *script, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := strings.ReplaceAll(string(b), "$WORK", s.dir)
+	text := strings.NewReplacer("$WORK", s.dir, "$NETNS", s.lab.Balancer.Path()).Replace(string(b))
 	return "", os.WriteFile(s.daemon.Config, []byte(text), 0o644)
 }
 
 func cmdLBD(s *script, args []string) (string, error) {
-	const form = "lbd start|kill|stop|hup|run ARGUMENT...|log REGEXP"
+	const form = "lbd start [NODE]|kill|stop|hup|run ARGUMENT...|log REGEXP"
 	if len(args) == 0 {
 		return "", usage(form)
 	}
 	switch args[0] {
 	case "start":
+		if len(args) == 2 {
+			s.daemon.NS = s.node(args[1])
+		}
 		return "", s.daemon.Start()
 	case "kill":
 		if !s.daemon.Running() {
@@ -45,7 +48,7 @@ func cmdLBD(s *script, args []string) (string, error) {
 	case "hup":
 		return "", s.daemon.Reload()
 	case "run":
-		return runBounded(s.lab.Balancer, s.daemon.Command(args[1:]...))
+		return runBounded(s.daemon.NS, s.daemon.Command(args[1:]...))
 	case "log":
 		if len(args) != 2 {
 			return "", usage(form)

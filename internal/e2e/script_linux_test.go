@@ -37,8 +37,9 @@ const (
 //	sysctl NODE KEY [VALUE]            read or write a sysctl
 //	addrs NODE DEVICE                  print the addresses of a device
 //	run NODE PROGRAM ARGUMENT...       run a program: ipvsadm, nft
-//	config FILE                        make FILE the configuration; $WORK in it is expanded
-//	lbd start                          start lbd, wait until it is ready
+//	config FILE                        make FILE the configuration; $WORK and $NETNS in it
+//	                                   (the balancer's namespace) are expanded
+//	lbd start [NODE]                   start lbd, in the balancer's or another namespace, wait until it is ready
 //	lbd kill | stop                    end it with SIGKILL, or SIGTERM and status 0
 //	lbd hup                            send SIGHUP, wait for the end of the reload
 //	lbd run ARGUMENT...                run lbd to its end
@@ -79,7 +80,15 @@ func TestKernelE2E(t *testing.T) {
 	runScripts(t, scripts, lbd, ipvsctl)
 }
 
+// TestNetnsScript sees that the commands that need no IPVS do what they say,
+// and fail when they should.
+func TestNetnsScript(t *testing.T) {
+	netnstest.Require(t, "netns")
+	runScripts(t, "testdata", "", "")
+}
+
 func runScripts(t *testing.T, dir, lbd, ipvsctl string) {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenario in %s: %v", dir, err)
