@@ -25,6 +25,10 @@ type Facts struct {
 	// ConntrackCount is how many connections are tracked, ConntrackMax how many
 	// may be; 0 where nothing is tracked.
 	ConntrackCount, ConntrackMax int
+	// ReuseSticks is whether a client that uses a source port again stays on its
+	// real server, whatever the weight of that has become:
+	// net.ipv4.vs.conn_reuse_mode and expire_nodest_conn are both 0.
+	ReuseSticks bool
 }
 
 // Interface is a network device.

@@ -44,6 +44,9 @@ func (n *Namespace) ReadFacts(needs Needs) (Facts, error) {
 		f.Forward6 = readSwitch("net.ipv6.conf.all.forwarding")
 		f.ConntrackCount, _ = readNumber("net.netfilter.nf_conntrack_count")
 		f.ConntrackMax, _ = readNumber("net.netfilter.nf_conntrack_max")
+		reuse, known := readNumber("net.ipv4.vs.conn_reuse_mode")
+		expire, _ := readNumber("net.ipv4.vs.expire_nodest_conn")
+		f.ReuseSticks = known && reuse == 0 && expire == 0
 		return nil
 	})
 	if err != nil {

@@ -26,6 +26,10 @@ func Warnings(f Facts, n Needs) []string {
 		w.add("connection tracking holds %d of %d entries (%d %%): when it is full, new connections are dropped; raise net.netfilter.nf_conntrack_max",
 			f.ConntrackCount, f.ConntrackMax, f.ConntrackCount*100/f.ConntrackMax)
 	}
+	// ip_vs_in in net/netfilter/ipvs/ip_vs_core.c.
+	if f.ReuseSticks && len(n.Masq)+len(n.Direct)+len(n.Tunnel) > 0 {
+		w.add("net.ipv4.vs.conn_reuse_mode is 0, and expire_nodest_conn too: a client that uses a source port again reaches its real server even at weight 0; set either to 1 under sysctls")
+	}
 	return w
 }
 

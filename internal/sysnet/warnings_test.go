@@ -61,6 +61,9 @@ func TestWarnings(t *testing.T) {
 		{"v4 forwarding off", func(f *Facts, n *Needs) {
 			edit(f, "eth1", func(i *Interface) { i.Forward4 = Off })
 		}, []string{"forwarding is off on eth1: the replies of real server 10.0.0.2, 10.0.0.3 (masq) are dropped; set net.ipv4.ip_forward=1"}},
+		{"reused ports stick", func(f *Facts, n *Needs) { f.ReuseSticks = true }, // B5
+			[]string{"net.ipv4.vs.conn_reuse_mode is 0, and expire_nodest_conn too: a client that uses a source port again reaches its real server even at weight 0; set either to 1 under sysctls"}},
+		{"reused ports stick where no real server is", func(f *Facts, n *Needs) { *f, *n = Facts{ReuseSticks: true}, Needs{} }, nil},
 		{"v4 forwarding off where no real server is", func(f *Facts, n *Needs) {
 			edit(f, "eth0", func(i *Interface) { i.Forward4 = Off })
 		}, nil},
