@@ -111,7 +111,7 @@ var tunnelObject = newObject("tunnel", []key{
 
 var persistenceObject = newObject("persistence", []key{
 	{name: "timeout", kind: kindDuration, def: "5m", min: second, max: maxKernelTime, seconds: true,
-		doc: "How long a client sticks to its real server after its last connection; whole seconds."},
+		doc: "How long a client sticks to its real server after its last connection; whole seconds. However short it is, the client sticks while the kernel remembers one of its connections: with TCP two minutes after the end."},
 	{name: "netmask", kind: kindMask, example: "255.255.255.255",
 		doc: "Clients that are equal under the mask stick together: any IPv4 mask, or for IPv6 a prefix length of 1 to 128. Left out, each address is a client of its own."},
 	{name: "engine", kind: kindString, def: `""`, enum: []string{"", "sip"},
