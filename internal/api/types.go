@@ -179,7 +179,8 @@ type Plan struct {
 
 // Step is one operation of a Plan.
 type Step struct {
-	// Op is "add service", "update destination", "drain destination", …
+	// Op is "add service", "update destination", "drain destination", … A step
+	// of a Plan may need no write now, for a server whose weight is 0 already.
 	Op      string `json:"op"`
 	Service string `json:"service"`
 	// RealServer is empty for an operation on a service.

@@ -35,24 +35,72 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	if err != nil {
 		return api.Plan{}, err
 	}
-	drains := v.mem.drains.Leave(v.fleet, next, holds(table), time.Now())
+	now, conns := time.Now(), connections(table)
+	held := func(k ipvs.DestinationKey) bool { _, ok := conns[k]; return ok }
+	unknown := func(ipvs.DestinationKey) (ipvs.Conns, bool) { return ipvs.Conns{}, false }
+	drains := v.mem.drains.Leave(v.fleet, next, held, now).Finish(unknown, now)
 	future := fleet.Decide(fleet.Input{Config: next, Probe: d.probe, Health: v.mem.health, Drains: drains})
 	plan := api.Plan{Warnings: next.Warnings}
 	for _, c := range reconcile.Plan(desiredTable(future, v.mem.owned, next.Exclusive), table) {
 		plan.Steps = append(plan.Steps, step(c, drains))
 	}
+	plan.Steps = append(plan.Steps, unwritten(v.fleet, future, conns)...)
 	return plan, nil
 }
 
-// holds returns whether a table holds a real server.
-func holds(table []ipvs.TableEntry) func(ipvs.DestinationKey) bool {
-	held := make(map[ipvs.DestinationKey]bool)
+// connections returns the connections of each real server in a table.
+func connections(table []ipvs.TableEntry) map[ipvs.DestinationKey]ipvs.Conns {
+	conns := make(map[ipvs.DestinationKey]ipvs.Conns)
 	for i := range table {
 		for _, d := range table[i].Destinations {
-			held[ipvs.DestinationKey{Service: table[i].ServiceKey, Address: d.Address}] = true
+			conns[ipvs.DestinationKey{Service: table[i].ServiceKey, Address: d.Address}] = d.Conns
 		}
 	}
-	return func(k ipvs.DestinationKey) bool { return held[k] }
+	return conns
+}
+
+// unwritten returns the steps from one decision to another that need no write
+// now: the weight is 0 before and after.
+func unwritten(old, next *fleet.Fleet, conns map[ipvs.DestinationKey]ipvs.Conns) []api.Step {
+	was := make(map[ipvs.DestinationKey]*fleet.Server)
+	for i := range old.Services {
+		s := &old.Services[i]
+		for j := range s.Servers {
+			was[ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}] = &s.Servers[j]
+		}
+	}
+	var steps []api.Step
+	for i := range next.Services {
+		s := &next.Services[i]
+		for j := range s.Servers {
+			is := &s.Servers[j]
+			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: is.Address}
+			before := was[k]
+			if before == nil || before.Weight != 0 {
+				continue
+			}
+			st := api.Step{Service: s.Name, RealServer: is.Address.String()}
+			switch {
+			case is.State == fleet.Draining && before.State != fleet.Draining:
+				st.Op = "drain destination"
+				st.Change = "weight stays 0" + ending(is.Deadline)
+				st.ActiveConnections = conns[k].Active
+			case is.State == fleet.Down && is.Configured != before.Configured:
+				st.Op = ipvs.OpUpdateDestination.String()
+				st.Change = fmt.Sprintf("configured weight %d -> %d, programmed once the server is up", before.Configured, is.Configured)
+			default:
+				continue
+			}
+			steps = append(steps, st)
+		}
+	}
+	return steps
+}
+
+// ending says how a drain ends.
+func ending(deadline time.Time) string {
+	return fmt.Sprintf("; deleted when no connection is active, in %v at the latest",
+		max(0, time.Until(deadline)).Round(time.Second))
 }
 
 // probe returns what the checks know of a probe.
@@ -79,6 +127,7 @@ func step(c reconcile.Change, drains fleet.Drains) api.Step {
 		for i := range drains {
 			if drains[i].Key() == key {
 				s.Op = "drain destination"
+				s.Change += ending(drains[i].Deadline)
 				s.ActiveConnections = c.Conns.Active
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -264,7 +266,7 @@ virtual_services:
 			{Op: "update service", Service: "web", Change: "scheduler wlc -> wrr"},
 			{Op: "add destination", Service: "web", RealServer: "10.0.0.4:80", Change: "weight 1, forwarding Masq"},
 			{Op: "update destination", Service: "web", RealServer: "10.0.0.2:80", Change: "weight 3 -> 4"},
-			{Op: "drain destination", Service: "web", RealServer: "10.0.0.3:80", Change: "weight 2 -> 0", ActiveConnections: 5},
+			{Op: "drain destination", Service: "web", RealServer: "10.0.0.3:80", Change: "weight 2 -> 0; deleted when no connection is active, in 5m0s at the latest", ActiveConnections: 5},
 		}}
 		if diff := cmp.Diff(want, plan); diff != "" {
 			t.Errorf("plan (-want +got):\n%s", diff)
@@ -277,6 +279,72 @@ virtual_services:
 		}
 		if n := r.table.Requests().Writes; n != 0 {
 			t.Errorf("writes: want 0, got %d", n)
+		}
+	})
+}
+
+// A plan tells what a load decides without a write, too.
+func TestDiffOfFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		const file = `
+virtual_services:
+  - name: web
+    address: 192.0.2.1:80
+    real_servers:
+      - {address: 10.0.0.2:80, weight: 11}
+      - {address: 10.0.0.3:80, weight: 0}
+      - {address: 10.0.0.4:80, weight: 2}
+`
+		p := r.startFile(writeFile(t, file))
+		c := *p.owner.view.Load().loaded.Config
+		c.VirtualServices = slices.Clone(c.VirtualServices)
+		web := &c.VirtualServices[0]
+		web.RealServers = slices.Clone(web.RealServers)
+		web.RealServers[0].Probes = []healthcheck.Probe{r.probe("fake", rs2)}
+		r.net.set(rs2, errRefused)
+		if err := p.switchTo(&c); err != nil {
+			t.Fatal(err)
+		}
+		after(decided)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=0 10.0.0.4:80=2")
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{Active: 4})
+		// The check of the file has no result yet, so the server is down by what is
+		// remembered.
+		next := strings.NewReplacer("weight: 11}", "weight: 9, check: {type: tcp}}",
+			"      - {address: 10.0.0.3:80, weight: 0}\n", "",
+			"weight: 2}", "weight: 2, drain_timeout: 0s}").Replace(file)
+		plan, err := p.Diff(t.Context(), api.File{Name: "new.yaml", Content: next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := api.Plan{Steps: []api.Step{
+			{Op: "update destination", Service: "web", RealServer: "10.0.0.2:80", Change: "configured weight 11 -> 9, programmed once the server is up"},
+			{Op: "drain destination", Service: "web", RealServer: "10.0.0.3:80", Change: "weight stays 0; deleted when no connection is active, in 5m0s at the latest", ActiveConnections: 4},
+		}}
+		if diff := cmp.Diff(want, plan); diff != "" {
+			t.Errorf("plan (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// With a drain_timeout of 0 a load deletes at once, and the plan says so.
+func TestDiffWithoutDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		file := strings.ReplaceAll(goodFile, "weight: 2}", "weight: 2, drain_timeout: 0s}")
+		p := r.startFile(writeFile(t, file))
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{Active: 5})
+		plan, err := p.Diff(t.Context(), api.File{Name: "new.yaml", Content: strings.Replace(file,
+			"      - {address: 10.0.0.3:80, weight: 2, drain_timeout: 0s}\n", "", 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := api.Plan{Steps: []api.Step{{Op: "delete destination", Service: "web", RealServer: "10.0.0.3:80", ActiveConnections: 5}}}
+		if diff := cmp.Diff(want, plan); diff != "" {
+			t.Errorf("plan (-want +got):\n%s", diff)
 		}
 	})
 }
