@@ -2,14 +2,17 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -59,6 +62,43 @@ func TestClear(t *testing.T) {
 		if n := r.table.Requests().Writes; n != 0 {
 			t.Errorf("writes of a second clear: want 0, got %d", n)
 		}
+	})
+}
+
+// What was in a namespace went away with it: it must not keep lbd from starting
+// in another one for ever.
+func TestClearWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	with := func(f func(*memory.Store) error) {
+		t.Helper()
+		s, err := memory.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f(s), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with(func(s *memory.Store) error {
+		return s.Save(memory.Memory{
+			NetNS:   "lbd-test-gone",
+			Owned:   map[ipvs.ServiceKey]struct{}{key(vip): {}},
+			Sysctls: map[string]int{"conntrack": 0},
+		})
+	})
+	if err := Clear(t.Context(), dir, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	with(func(s *memory.Store) error {
+		m, err := s.Load()
+		if l, _ := recall(m, time.Now()); !l.empty() || l.netns != "" {
+			t.Errorf("memory: want nothing, got %+v", m)
+		}
+		return err
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/user"
@@ -14,6 +15,7 @@ import (
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/internal/sysnet"
 	"github.com/lbd-project/lbd/internal/version"
 )
 
@@ -123,6 +125,17 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 		log.Info("nothing to clear", "run_dir", runDir)
 		return nil
 	}
+	ns, err := sysnet.OpenNamespace(o.mem.netns)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Without this nothing would ever let lbd start in another one.
+		log.Warn("the network namespace is gone, and all that lbd had there", "netns", o.mem.netns)
+		o.mem = &ledger{}
+		return o.remember()
+	}
+	if err != nil {
+		return err
+	}
+	defer joinClose(&err, ns)
 	m, err := openMachine(ctx, o.mem.netns)
 	if err != nil {
 		return err
