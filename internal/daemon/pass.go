@@ -45,9 +45,15 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	if err := o.prepareHost(ctx, f); err != nil {
 		errs = append(errs, err)
 	}
+	owned := o.mem.owned
 	report, err := o.reconciler.Pass(ctx, o.engine, o.desired(f))
 	if err != nil {
 		errs = append(errs, err)
+	}
+	for _, c := range report.Changes {
+		if _, ours := owned[c.Op.Service.ServiceKey]; c.Kind == ipvs.OpDeleteService && !ours {
+			o.log.Warn("foreign virtual service removed: lbd is exclusive", "service", c.Op.Service.ServiceKey)
+		}
 	}
 	o.disown(report.Released)
 	if err := o.releaseHost(f, err == nil); err != nil {

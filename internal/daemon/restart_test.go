@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,5 +193,11 @@ func TestForeign(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.wantTable()
+		if want := `removed: lbd is exclusive" service="TCP 192.0.2.9:80"`; !strings.Contains(r.log.String(), want) {
+			t.Errorf("log: want %s, got\n%s", want, r.log)
+		}
+		if got := strings.Count(r.log.String(), "lbd is exclusive"); got != 1 {
+			t.Errorf("log: want lbd's own service not to be called foreign, got\n%s", r.log)
+		}
 	})
 }
