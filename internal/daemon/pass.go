@@ -39,8 +39,9 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	o.mem.health = f.Health
 	// Before the table: a kill right after a server's weight became 0 must not
 	// revive it. A full disk must not keep the weight of a dead server, though.
-	if err := o.remember(); err != nil {
-		errs = append(errs, err)
+	forgetful := o.remember()
+	if forgetful != nil {
+		errs = append(errs, forgetful)
 	}
 	if err := o.prepareHost(ctx, f); err != nil {
 		errs = append(errs, err)
@@ -59,7 +60,7 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	if err := o.releaseHost(f, err == nil); err != nil {
 		errs = append(errs, err)
 	}
-	if err := o.remember(); err != nil {
+	if err := o.remember(); err != nil && forgetful == nil {
 		errs = append(errs, err)
 	}
 	return report, errors.Join(errs...)

@@ -180,6 +180,9 @@ func (s *Store) read() ([]byte, error) {
 	if err := ours(info); err != nil {
 		return nil, &untrusted{err}
 	}
+	if info.Size() > maxSize {
+		return nil, &untrusted{fmt.Errorf("larger than %d bytes", maxSize)}
+	}
 	f, err := s.dir.Open(stateName)
 	if err != nil {
 		return nil, err
@@ -204,7 +207,14 @@ func (s *Store) moveAside(why error) error {
 // Save writes m in place of what is there, wholly or not at all. It must be all
 // that lbd knows: what is not in m is forgotten.
 func (s *Store) Save(m Memory) error {
-	if err := s.save(m); err != nil {
+	err := s.save(m)
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		// Its path is that of a temporary file, another one each time: whoever
+		// logs an error once would log each.
+		err = pe.Err
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", s.path(stateName), err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -457,6 +458,26 @@ func BenchmarkSave(b *testing.B) {
 	for b.Loop() {
 		if err := s.Save(m); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A save that fails for the same reason as the last one says the same.
+func TestSaveErrorIsStable(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	s, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	want := "write " + filepath.Join(dir, stateName) + ": no such file or directory"
+	for range 2 {
+		if err := s.Save(Memory{}); err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("save: want %q, got %v", want, err)
 		}
 	}
 }
