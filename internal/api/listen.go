@@ -58,7 +58,7 @@ func checkDir(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
 	case info.Mode().Perm()&0o002 != 0:
-		return fmt.Errorf("everybody may write to %s (mode %04o): take it away with chmod o-w", dir, info.Mode().Perm())
+		return fmt.Errorf("everybody may write to %s (mode %04o): put the socket into a directory that only root may write to", dir, info.Mode().Perm())
 	}
 	return nil
 }
