@@ -340,6 +340,7 @@ func TestConcurrent(t *testing.T) {
 func TestFamilyMoved(t *testing.T) {
 	k, c := newFakeKernel(t, nil)
 	now := uint16(fakeFamily - 1)
+	var done []uint32 // the requests that reached the family
 	k.resolve = func() (uint16, error) { return now, nil }
 	k.answer = func(k *fakeKernel, sent []byte) {
 		rest := sent
@@ -348,6 +349,9 @@ func TestFamilyMoved(t *testing.T) {
 			var err error
 			if rest, err = m.parse(rest); err != nil {
 				t.Fatal(err)
+			}
+			if m.typ == fakeFamily {
+				done = append(done, m.seq)
 			}
 			switch {
 			case m.typ != fakeFamily:
@@ -360,8 +364,16 @@ func TestFamilyMoved(t *testing.T) {
 			}
 		}
 	}
-	if err := c.Apply(t.Context(), addOps(5)); err != nil {
-		t.Errorf("Apply: %v", err)
+	// In two batches, with one operation that is refused before.
+	k.maxOps = 4
+	ops := addOps(6)
+	ops[1].Destination.Forward = Bypass
+	err := c.Apply(t.Context(), ops)
+	if batch, ok := errors.AsType[*BatchError](err); !ok || len(batch.Failed) != 1 || batch.Failed[0].Index != 1 {
+		t.Errorf("Apply: %v, want operation 1 alone to fail", err)
+	}
+	if len(done) != len(ops)-1 {
+		t.Errorf("%d requests reached the family, want %d", len(done), len(ops)-1)
 	}
 	now = fakeFamily - 1
 	c.drop()

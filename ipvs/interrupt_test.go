@@ -2,8 +2,10 @@ package ipvs
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -28,4 +30,19 @@ func TestContextInterruptsNoOtherCall(t *testing.T) {
 	if !set.Load() {
 		t.Error("the call has returned, and its deadline in the past is still to come")
 	}
+}
+
+// A context that ends while its call waits for an answer ends the wait, and its
+// cause is the error.
+func TestContextInterruptsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := newFakeKernel(t, nil)
+		cause := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
+		defer cancel()
+		start := time.Now()
+		if _, err := c.Table(ctx); !errors.Is(err, cause) || time.Since(start) != time.Second {
+			t.Errorf("after %v: %v, want %v after 1s", time.Since(start), err, cause)
+		}
+	})
 }
