@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // noPort stands for the port of an address that has none.
@@ -72,7 +73,7 @@ func parseAddr(s string) (a netip.Addr, problem string) {
 		return a, "want one address, not a network"
 	case err != nil && isHostName(s):
 		return a, "host names are not supported, as one can stand for other addresses tomorrow: write the IP address"
-	case err != nil:
+	case err != nil, strings.ContainsFunc(a.Zone(), unicode.IsControl):
 		return a, "not an IP address"
 	case a.Zone() != "":
 		return a, "IPVS knows no zones: leave out %" + shorten(a.Zone())

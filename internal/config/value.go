@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // describe says what a node is, for "want …, got …".
@@ -76,11 +77,9 @@ func (p *parser) text(k *key, v *node) (string, bool) {
 		p.errorf(v, "%s: want text, got %s: put it in quotes", k.name, v.value)
 		return "", false
 	}
-	for _, r := range v.value {
-		if r < ' ' || r == 0x7f {
-			p.errorf(v, "%s: %s has a control character", k.name, describe(v))
-			return "", false
-		}
+	if strings.ContainsFunc(v.value, unicode.IsControl) {
+		p.errorf(v, "%s: %s has a control character", k.name, describe(v))
+		return "", false
 	}
 	return strings.Clone(v.value), true
 }
