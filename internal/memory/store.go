@@ -240,15 +240,6 @@ func (s *Store) save(m Memory) error {
 	return f.CloseAtomicallyReplace()
 }
 
-// Clear removes the memory, for a host that lbd has taken its hands off.
-func (s *Store) Clear() error {
-	s.unknown = nil
-	if err := s.dir.Remove(stateName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 func (s *Store) path(name string) string { return filepath.Join(s.dir.Name(), name) }
 
 // readBootID returns the kernel's ID of this boot.

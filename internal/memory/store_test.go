@@ -387,21 +387,6 @@ func TestSaveReportsLostDirectory(t *testing.T) {
 	}
 }
 
-func TestClear(t *testing.T) {
-	h := newHost(t)
-	h.save(t, full())
-	s := h.open(t)
-	for range 2 {
-		if err := s.Clear(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.Close()
-	if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
-		t.Errorf("memory after Clear (-want +got):\n%s", diff)
-	}
-}
-
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "lbd")
 	s, err := Open(dir, nil)

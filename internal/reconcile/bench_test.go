@@ -66,10 +66,8 @@ func (f frozen) Apply(context.Context, []ipvs.Op) error           { return nil }
 func benchmarkPass(b *testing.B, d Desired, actual []ipvs.TableEntry, want int) {
 	b.Helper()
 	b.ReportAllocs()
-	r := new(Reconciler)
 	for b.Loop() {
-		r.Forget()
-		if report, err := r.Pass(b.Context(), frozen(actual), d); err != nil || len(report.Changes) != want {
+		if report, err := new(Reconciler).Pass(b.Context(), frozen(actual), d); err != nil || len(report.Changes) != want {
 			b.Fatalf("%v, %d changes", err, len(report.Changes))
 		}
 	}

@@ -65,10 +65,6 @@ func (r Report) Ops() map[ipvs.OpKind]int {
 	return ops
 }
 
-// Forget drops the memory of the table, so that the next pass finds no drift.
-// It is for whoever wrote to the table himself.
-func (r *Reconciler) Forget() { r.belief = nil }
-
 // Pass makes the table as desired. Operations that fail because somebody else
 // changed the table, or for a passing fault, are tried again from a fresh read,
 // at most five rounds; what the table refuses as invalid is not, and does not

@@ -150,11 +150,6 @@ func TestPassKnowsItsOwnChanges(t *testing.T) {
 	if len(report.Changes) != 4 {
 		t.Errorf("changes after a reload: %v; want 4", report.Changes)
 	}
-	f.Clear()
-	r.Forget()
-	if report := mustPass(t, r, f, d); len(report.Drift) > 0 {
-		t.Errorf("pass after Forget: %v", report.Drift)
-	}
 }
 
 func TestPassRepairsClearInOnePass(t *testing.T) {
