@@ -384,3 +384,47 @@ func newFileRequest(body []byte) *http.Request {
 	r.Header.Set("Content-Type", "application/json")
 	return r
 }
+
+// Reading a file costs the daemon many times the file's size: few are read at
+// once, and that holds up nobody else.
+func TestFewFilesAtOnce(t *testing.T) {
+	t.Parallel()
+	const clients = 8
+	var running, most atomic.Int32
+	full := make(chan struct{}, clients)
+	b := &fakeBackend{hook: func(ctx context.Context) {
+		n := running.Add(1)
+		defer running.Add(-1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		full <- struct{}{}
+		time.Sleep(50 * time.Millisecond) // a chance for one too many
+	}}
+	lim := defaultLimits
+	socket := serve(t, b, Options{}, lim)
+	done := make(chan error, clients)
+	for i := range clients {
+		go func() {
+			c := NewClient(socket, 20*time.Second)
+			var err error
+			if i%2 == 0 {
+				_, err = c.Check(t.Context(), File{Name: "a", Content: "b"})
+			} else {
+				_, err = c.Diff(t.Context(), File{Name: "a", Content: "b"})
+			}
+			done <- err
+		}()
+	}
+	<-full
+	if _, err := NewClient(socket, 20*time.Second).Version(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for range clients {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := int(most.Load()); got > lim.files {
+		t.Errorf("files at once: want at most %d, got %d", lim.files, got)
+	}
+}

@@ -64,21 +64,33 @@ func (s *Server) service(r *http.Request) (any, error) {
 }
 
 func (s *Server) check(r *http.Request) (any, error) {
-	var f File
-	if err := decode(r, &f); err != nil {
-		return nil, err
-	}
-	v, err := s.backend.Check(r.Context(), f)
-	return v.fill(), err
+	return s.withFile(r, func(f File) (any, error) {
+		v, err := s.backend.Check(r.Context(), f)
+		return v.fill(), err
+	})
 }
 
 func (s *Server) diff(r *http.Request) (any, error) {
-	var f File
-	if err := decode(r, &f); err != nil {
+	return s.withFile(r, func(f File) (any, error) {
+		v, err := s.backend.Diff(r.Context(), f)
+		return v.fill(), err
+	})
+}
+
+// withFile reads the file that a request brings and calls f with it. Few run at
+// once: to read a file takes many times its size.
+func (s *Server) withFile(r *http.Request, f func(File) (any, error)) (any, error) {
+	select {
+	case s.files <- struct{}{}:
+		defer func() { <-s.files }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	var file File
+	if err := decode(r, &file); err != nil {
 		return nil, err
 	}
-	v, err := s.backend.Diff(r.Context(), f)
-	return v.fill(), err
+	return f(file)
 }
 
 func (s *Server) reload(r *http.Request) (any, error) {
@@ -125,12 +137,11 @@ func decode(r *http.Request, v any) error {
 
 // noBody refuses a body where nothing would read it.
 func noBody(r *http.Request) error {
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	if len(body) > 0 {
+	switch n, err := io.ReadFull(r.Body, make([]byte, 1)); {
+	case n > 0:
 		return errorf(http.StatusBadRequest, "%s takes no body", r.URL.Path)
+	case err != io.EOF:
+		return errorf(http.StatusBadRequest, "read the body: %w", err)
 	}
 	return nil
 }

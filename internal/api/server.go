@@ -26,12 +26,15 @@ type Server struct {
 	log     *slog.Logger
 	allow   func(Peer) bool
 	limits  limits
+	// files holds a token for each request with a file that is being served.
+	files chan struct{}
 }
 
 // limits bound what one client can take of the daemon.
 type limits struct {
-	conns int
-	body  int64
+	// files are the requests with a file that are served at once.
+	conns, files int
+	body         int64
 	// header, read and write are the time for the header, the whole request and
 	// everything up to the end of the answer; handle is the backend's share.
 	header, read, write, handle time.Duration
@@ -41,6 +44,7 @@ type limits struct {
 
 var defaultLimits = limits{
 	conns:  64,
+	files:  2,
 	body:   16 << 20,
 	header: 5 * time.Second,
 	read:   15 * time.Second,
@@ -52,6 +56,7 @@ var defaultLimits = limits{
 // NewServer returns a server that asks and tells the backend.
 func NewServer(b Backend, o Options) *Server {
 	s := &Server{backend: b, log: o.Logger, allow: o.Allow, limits: defaultLimits}
+	s.files = make(chan struct{}, s.limits.files)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
