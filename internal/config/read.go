@@ -16,6 +16,10 @@ const (
 	// maxSize is the size of the largest file that Parse reads, in bytes. A
 	// real server takes about 75.
 	maxSize = 16 << 20
+	// maxMarks is how many characters that can start or end a value, a key or a
+	// collection the library gets to see: it takes some 400 bytes for each. A
+	// file in JSON has 8 a real server.
+	maxMarks = 1 << 20
 	// maxDepth is how deep collections may nest; the keys need 6.
 	maxDepth = 32
 )
@@ -74,6 +78,9 @@ func checkText(file string, data []byte) (plain bool, err *Error) {
 
 // readYAML reads the whole of YAML through the library.
 func readYAML(file string, data []byte) (*node, Errors) {
+	if marks(data) > maxMarks {
+		return nil, Errors{{file, 1, 1, fmt.Sprintf("too many values for YAML beyond plain blocks: more than %d of the characters -?:,[]{} and line ends", maxMarks)}}
+	}
 	l, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
 		return nil, Errors{{file, 1, 1, err.Error()}}
@@ -102,6 +109,18 @@ func readYAML(file string, data []byte) (*node, Errors) {
 		return nil, c.errs.sorted()
 	}
 	return root, nil
+}
+
+// marks counts the characters that can start or end something in YAML.
+func marks(data []byte) int {
+	n := 0
+	for _, c := range data {
+		switch c {
+		case '-', '?', ':', ',', '[', ']', '{', '}', '\n', '\r':
+			n++
+		}
+	}
+	return n
 }
 
 // syntaxError gives an error of the library its position in words of ours.

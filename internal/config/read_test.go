@@ -27,6 +27,8 @@ func TestReadBytes(t *testing.T) {
 		{"Latin-1", "# \xfcber\n" + noServices, "x:1:3: byte 0xfc is not UTF-8: save the file as UTF-8"},
 		{"quoted control character", "netns: \"\\u0000\"\n" + noServices, `x:1:8: netns: "\x00" has a control character`},
 		{"too large", noServices + strings.Repeat("#\n", maxSize/2), "x:1:1: the file is larger than 16 MiB"},
+		{"too many values", "virtual_services: [\n" + strings.Repeat("{},\n", maxMarks/4) + "]\n",
+			"x:1:1: too many values for YAML beyond plain blocks: more than 1048576 of the characters -?:,[]{} and line ends"},
 		{"deep brackets", strings.Repeat("[", 20000), "x:1:10001: not YAML: exceeded max depth of 10000"},
 		{"second document", noServices + "--- \n...\n---\n", "x:2:1: a second document starts here: the file must be one"},
 		{"second document broken", noServices + "---\n@\n", "x:3:1: not YAML: found character that cannot start any token"},
