@@ -168,6 +168,26 @@ func TestDrainOverRestart(t *testing.T) {
 	})
 }
 
+// A server that comes back while lbd is not running stops draining.
+func TestDrainComesBackWhileDead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		both := conf(service(vip, server(rs2, 3), server(rs3, 2)))
+		p := r.start(both)
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{Active: 2})
+		if err := p.switchTo(conf(service(vip, server(rs2, 3)))); err != nil {
+			t.Fatal(err)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=0")
+		p.kill()
+		r.start(both)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")
+		after(20 * time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")
+	})
+}
+
 // What left the file while lbd was not running drains as well.
 func TestDrainAfterEditWhileDead(t *testing.T) {
 	t.Parallel()

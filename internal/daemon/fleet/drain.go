@@ -75,16 +75,17 @@ func (ds Drains) Leave(old *Fleet, next *config.Config, held func(ipvs.Destinati
 	return out
 }
 
-// Adopt returns the drains with those added of which only the table tells:
-// servers in services of ours that the configuration lacks. They left while
-// lbd was not running.
+// Adopt returns the drains of an lbd that ran before, but for those of servers
+// that the configuration has again, and adds those of which only the table tells:
+// servers in services of ours that the configuration lacks. They left while lbd
+// was not running.
 func (ds Drains) Adopt(table []ipvs.TableEntry, ours func(ipvs.ServiceKey) bool, c *config.Config, now time.Time) Drains {
 	wanted := destinations(c)
 	known := make(map[ipvs.DestinationKey]bool, len(ds))
 	for _, d := range ds {
 		known[d.Key()] = true
 	}
-	out := slices.Clone(ds)
+	out := slices.DeleteFunc(slices.Clone(ds), func(d Drain) bool { return wanted[d.Key()] })
 	for i := range table {
 		e := &table[i]
 		if !ours(e.ServiceKey) {
