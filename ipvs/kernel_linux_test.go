@@ -1,6 +1,7 @@
 package ipvs_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/lbd-project/lbd/internal/netnstest"
@@ -18,6 +19,9 @@ func openKernel(t testing.TB) (*ipvs.Client, *netnstest.NS) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if err := c.Flush(context.Background()); err != nil {
+			t.Errorf("Flush: %v", err)
+		}
 		if err := c.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}

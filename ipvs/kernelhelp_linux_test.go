@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"net/netip"
@@ -26,8 +27,22 @@ func kernelClient(t testing.TB) (*Client, *netnstest.NS) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { emptyAndClose(t, c) })
 	return c, ns
+}
+
+// emptyAndClose takes the services away at once. The namespace may outlive the
+// test: the kernel removes it in its own time, and Go never ends the main thread
+// if that has entered it. A service would keep its scheduler's module meanwhile,
+// which TestKernelModule unloads.
+func emptyAndClose(t testing.TB, c *Client) {
+	t.Helper()
+	if err := c.Flush(context.Background()); err != nil {
+		t.Errorf("flush: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
 }
 
 // loadSchedulers loads the schedulers whose autoload can hang the kernel while a

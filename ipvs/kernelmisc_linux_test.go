@@ -36,7 +36,7 @@ func TestKernelNamespaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer clients[i].Close()
+		t.Cleanup(func() { emptyAndClose(t, clients[i]) })
 		d := dest("10.0.0.1:80", Masq)
 		d.Weight = uint32(i)
 		mustApply(t, clients[i], addService(service(kernelV4)), addDest(kernelV4, d))
