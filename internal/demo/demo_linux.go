@@ -229,7 +229,7 @@ func because(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ", the last: " + err.Error()
+	return ": " + strings.TrimSpace(err.Error())
 }
 
 // revive brings the server back.
@@ -288,7 +288,7 @@ func (d *demo) kill() error {
 	err = <-finished
 	change := changes()
 	r := d.stream.Result()
-	d.sum.check(err == nil && at > 0 && at < 100, "the download went on", "killed at %d%%, every byte of %d from %s is right%s", at, dl.Got(), dl.Server, because(err))
+	d.sum.check(err == nil && at > 0 && at < 100, "the download went on", "killed at %d%%, %d of %d bytes from %s came as they should%s", at, dl.Got(), downloadSize, dl.Server, because(err))
 	d.sum.check(change == nil && ops == 0, "nothing was flushed, the new lbd adopted the table", "it wrote %d operations%s", ops, because(change))
 	d.sum.check(r.Failed == 0 && r.Good > 0, "no request failed meanwhile", "%d of %d failed%s", r.Failed, r.Good+r.Failed, because(r.LastErr))
 	return nil
