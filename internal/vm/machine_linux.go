@@ -107,6 +107,8 @@ type Request struct {
 	Image *Image
 	// Commands run one after the other. Each needs a time-out.
 	Commands []wire.Command
+	// Preload are modules to load before each command.
+	Preload []string
 	// Sink takes what the guest says.
 	Sink Sink
 	// Files takes a tar archive of what the commands left in wire.OutDir; nil
@@ -192,7 +194,7 @@ func (m *Machine) writeInitrd(file string, q Request) error {
 	if _, err := io.Copy(f, base); err != nil {
 		return err
 	}
-	job := wire.Job{Commands: q.Commands, Out: q.Files != nil, Log: q.KernelLog}
+	job := wire.Job{Commands: q.Commands, Preload: q.Preload, Out: q.Files != nil, Log: q.KernelLog}
 	text, err := json.Marshal(job)
 	if err != nil {
 		return err

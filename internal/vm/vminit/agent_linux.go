@@ -39,6 +39,9 @@ func agent() error {
 	}
 	go k.follow()
 	for i, c := range job.Commands {
+		if err := modprobe(append([]string{"-a"}, job.Preload...)); err != nil {
+			return err
+		}
 		if err := w.WriteJSON(wire.TypeBegin, wire.Begin{Index: i}); err != nil {
 			return err
 		}

@@ -10,8 +10,9 @@ import (
 )
 
 // alarm matches the kernel log's lines that tell of a fault in the kernel.
-// Stall warnings are not among them: a busy host makes a guest stall.
-var alarm = regexp.MustCompile(`^(WARNING: |BUG: |kernel BUG at |Oops: |general protection fault|KASAN: |UBSAN: |unregister_netdevice: waiting for )`)
+// Stall warnings are not among them, since a busy host makes a guest stall, but
+// a task that gets nowhere for two minutes is.
+var alarm = regexp.MustCompile(`^(WARNING: |BUG: |kernel BUG at |Oops: |general protection fault|KASAN: |UBSAN: |unregister_netdevice: waiting for |INFO: task \S+ blocked for more than )`)
 
 // maxAlarms keeps the result within one frame.
 const (

@@ -38,7 +38,7 @@ func (a *app) exec(ctx context.Context, args []string) (int, error) {
 	}
 	w := work{
 		image: new(vm.Image), env: programEnv(os.Environ(), requireTiers),
-		tasks: []task{t}, sink: &copySink{a.stdout, a.stderr},
+		tasks: []task{t}, sink: &copySink{a.stdout, a.stderr}, preload: testModules,
 	}
 	if err := w.image.Add(t.file, t.guestFile); err != nil {
 		return 0, err

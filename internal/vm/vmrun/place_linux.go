@@ -41,6 +41,8 @@ type work struct {
 	// out is the host's folder for files that come back; "" is none.
 	out   string
 	retry vm.Retry
+	// preload are modules of the guest to load before each task.
+	preload []string
 }
 
 // placeFlags are the flags that choose a place.
@@ -102,7 +104,7 @@ type guest struct{ machine *vm.Machine }
 func (g guest) release() string { return g.machine.Release() }
 
 func (g guest) run(ctx context.Context, w work) (*vm.Report, error) {
-	q := vm.Request{Image: w.image, Sink: w.sink, KernelLog: true, Retry: w.retry}
+	q := vm.Request{Image: w.image, Sink: w.sink, KernelLog: true, Retry: w.retry, Preload: w.preload}
 	env := append([]string{
 		"PATH=/app:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "TMPDIR=/tmp",
 		"LBD_OUT=" + wire.OutDir,

@@ -20,6 +20,14 @@ var testTools = []string{"conntrack", "ip", "ipvsadm", "nft"}
 // requireTiers turns the tests' skips into failures (package netnstest).
 const requireTiers = "LBD_TEST_REQUIRE=ipvs,netns"
 
+// testModules are loaded before each package's tests, since the kernel can lock
+// itself up when it loads them on demand: adding a service holds __ip_vs_mutex
+// while modprobe waits, in register_pernet_subsys, for the end of another
+// network namespace, whose __ip_vs_cleanup_batch waits for that mutex. Tests end
+// namespaces all the time. Of the schedulers only these have such an init; seen
+// on 6.1.192.
+var testModules = []string{"ip_vs_lblc", "ip_vs_lblcr"}
+
 // testFlags are the flags of vmrun test.
 type testFlags struct {
 	place         *placeFlags
@@ -153,7 +161,7 @@ func (a *app) test(ctx context.Context, args []string) (int, error) {
 
 // work builds the test binaries and collects what they need.
 func (f *testFlags) work(ctx context.Context, packages []pkg, dir string) (work, error) {
-	w := work{image: new(vm.Image), env: programEnv(os.Environ(), requireTiers), retry: vm.RetryAll}
+	w := work{image: new(vm.Image), env: programEnv(os.Environ(), requireTiers), retry: vm.RetryAll, preload: testModules}
 	root := packages[0].Module.Dir
 	for i, p := range packages {
 		name := strings.ReplaceAll(p.rel(), "/", "-")

@@ -149,6 +149,8 @@ func TestSink(t *testing.T) {
 			// A boot that was lost counts for nothing.
 			s.Begin(0)
 			s.Output(false, []byte(pass))
+			s.Exit(wire.Exit{})
+			out.Reset()
 			s.Begin(0)
 			s.Output(false, []byte(tt.out))
 			s.Exit(tt.exit)

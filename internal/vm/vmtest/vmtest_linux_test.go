@@ -58,7 +58,6 @@ func TestKernelHasIPVS(t *testing.T) {
 	if err := probe.IPVS(); err != nil {
 		t.Fatal(err)
 	}
-	// The family's module was loaded by the kernel's call of modprobe.
 	if _, err := os.Stat("/proc/net/ip_vs"); err != nil {
 		t.Error(err)
 	}

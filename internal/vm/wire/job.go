@@ -19,6 +19,8 @@ const (
 type Job struct {
 	// Commands run one after the other, also after one failed.
 	Commands []Command
+	// Preload are modules to load before each command.
+	Preload []string
 	// Out asks for the files of OutDir.
 	Out bool
 	// Log asks for the whole kernel log, not only its alarming lines.
