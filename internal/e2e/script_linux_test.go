@@ -23,7 +23,7 @@ const scripts = "../../testdata/netns"
 
 // The bounds of retry.
 const (
-	retryFor   = 30 * time.Second
+	retryFor   = time.Minute
 	retryPause = 50 * time.Millisecond
 )
 
