@@ -3,6 +3,8 @@ package daemon
 import (
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -13,8 +15,8 @@ import (
 
 // notifier tells the service manager what lbd does, by the protocol of
 // sd_notify(3). Without a service manager it does nothing. It is safe for
-// concurrent use. A service manager that does not listen is no reason to fail:
-// errors are logged.
+// concurrent use. A service manager that does not listen is no reason to fail or
+// to wait: errors are logged.
 type notifier struct {
 	log *slog.Logger
 	// send sends one message.
@@ -26,10 +28,30 @@ type notifier struct {
 }
 
 func newNotifier(log *slog.Logger) *notifier {
-	return &notifier{log: log, send: func(state string) error {
-		_, err := daemon.SdNotify(false, state)
+	return &notifier{log: log, send: send}
+}
+
+// sendTimeout bounds the wait for a service manager that does not read: the owner
+// of the table is among those who tell it something.
+const sendTimeout = 100 * time.Millisecond
+
+// send sends a message to the socket in the environment. SdNotify of the library
+// waits without a bound.
+func send(state string) error {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return nil
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
 		return err
-	}}
+	}
+	defer c.Close()
+	if err := c.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return err
+	}
+	_, err = c.Write([]byte(state))
+	return err
 }
 
 func (n *notifier) tell(assignments ...string) {

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -100,4 +102,32 @@ func TestWatchdog(t *testing.T) {
 			t.Error("stuck after everything stopped: want a name, got none")
 		}
 	})
+}
+
+// A service manager that hangs holds up nobody.
+func TestNotifyHungManager(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	done := make(chan error, 1)
+	go func() {
+		n := newNotifier(slog.New(slog.DiscardHandler))
+		var err error
+		for err == nil { // until the socket is full, which nobody reads
+			err = n.send("STATUS=" + strings.Repeat("x", 1000))
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("notify: want a timeout, got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("notify still waits for a service manager that hangs")
+	}
 }
