@@ -203,6 +203,16 @@ func TestKernelDaemon(t *testing.T) {
 	}
 }
 
+// To be stopped in the middle of the start is no failure.
+func TestKernelStoppedInStart(t *testing.T) {
+	r := newKernelRig(t, kernelConfig)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Run(ctx, Options{ConfigFile: r.config, RunDir: r.runDir(), Logger: r.logger()}); err != nil {
+		t.Errorf("run: want no error, got %v", err)
+	}
+}
+
 func TestKernelExitClear(t *testing.T) {
 	r := newKernelRig(t, "on_exit: clear\n"+kernelConfig)
 	_, stop := r.start()

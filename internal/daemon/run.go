@@ -66,6 +66,9 @@ func Run(ctx context.Context, o Options) (err error) {
 			l.netns, cfg.NetNS)
 	}
 	m, err := openMachine(ctx, cfg.NetNS)
+	if err != nil && ctx.Err() != nil {
+		return nil // stopped, before there was anything to stop
+	}
 	if err != nil {
 		return err
 	}
