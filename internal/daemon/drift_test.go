@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"syscall"
@@ -70,6 +71,28 @@ func TestDrift(t *testing.T) {
 			})
 		}
 	}
+}
+
+// An ipvsadm -C with thousands of services is counted, but not told line by line.
+func TestDriftLogIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf()
+		for i := range 30 {
+			c.VirtualServices = append(c.VirtualServices, service(fmt.Sprintf("192.0.2.1:%d", 80+i)))
+		}
+		p := r.start(c)
+		r.table.Clear()
+		after(c.ReconcileInterval)
+		lines := strings.Count(r.log.String(), "somebody else changed the table")
+		if want := "changes=10"; lines != maxDriftLines || !strings.Contains(r.log.String(), want) {
+			t.Errorf("log: want %d lines and %s, got %d:\n%s", maxDriftLines, want, lines, r.log)
+		}
+		if got := p.mustStatus().Sync.Drift; got != 30 {
+			t.Errorf("drift in the status: want 30, got %d", got)
+		}
+	})
 }
 
 // The service vanishes in the middle of a reload that adds servers to it: it is

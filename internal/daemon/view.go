@@ -65,6 +65,9 @@ func age(now, t time.Time) float64 {
 	return now.Sub(t).Seconds()
 }
 
+// maxDriftLines bounds what a pass logs of somebody's ipvsadm -C.
+const maxDriftLines = 20
+
 // finish takes the outcome of a pass: counters, the next pass, the view, logs and
 // the service manager.
 func (o *owner) finish(report reconcile.Report, err error) {
@@ -72,10 +75,15 @@ func (o *owner) finish(report reconcile.Report, err error) {
 	o.sync.passes++
 	o.sync.ops += uint64(len(report.Changes))
 	o.sync.failed += uint64(report.Failed)
-	for _, d := range report.Drift {
+	for i, d := range report.Drift {
 		o.sync.drift++
 		o.sync.lastDrift, o.sync.lastDriftTime = d.String(), now
-		o.log.Warn("somebody else changed the table, repaired", "drift", d.String())
+		if i < maxDriftLines {
+			o.log.Warn("somebody else changed the table, repaired", "drift", d.String())
+		}
+	}
+	if more := len(report.Drift) - maxDriftLines; more > 0 {
+		o.log.Warn("somebody else changed more of the table, repaired", "changes", more)
 	}
 	o.noteOutcome(err, now)
 	o.noteDrains(report, err, now)
