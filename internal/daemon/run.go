@@ -17,6 +17,7 @@ import (
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/internal/sysnet"
 	"github.com/lbd-project/lbd/internal/version"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // The defaults of Options.
@@ -139,14 +140,27 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 		return err
 	}
 	defer joinClose(&err, ns)
-	m, err := openMachine(ctx, o.mem.netns)
-	if err != nil {
+	switch m, err := openMachine(ctx, o.mem.netns); {
+	case errors.Is(err, ipvs.ErrNotAvailable):
+		// The table is gone with the module; addresses are not.
+		o.engine, o.host = absent{err: err}, host{ns}
+	case err != nil:
 		return err
+	default:
+		defer m.Close()
+		o.engine, o.host = m.engine, m.host
 	}
-	defer joinClose(&err, m)
-	o.engine, o.host = m.engine, m.host
 	return o.clear(ctx)
 }
+
+// absent is an engine that is not there.
+type absent struct {
+	Engine
+	err error
+}
+
+// Table returns the error.
+func (a absent) Table(context.Context) ([]ipvs.TableEntry, error) { return nil, a.err }
 
 // reason says why the engine is what it is.
 func reason(c *config.Config) string {
