@@ -184,6 +184,16 @@ func (m Netmask) V6() uint32 {
 	return m.value
 }
 
+// Text prints the mask of a service of the family: "255.255.255.0", or the prefix
+// length.
+func (m Netmask) Text(f Family) string {
+	if f == IPv6 {
+		return strconv.FormatUint(uint64(m.V6()), 10)
+	}
+	v := m.V4()
+	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}).String()
+}
+
 func (m Netmask) canonical(f Family) Netmask {
 	if f == IPv4 && m.V4() == 0xffffffff || f == IPv6 && m.V6() == 128 {
 		return Netmask{}

@@ -25,7 +25,7 @@ func TableService(e ipvs.TableEntry) Service {
 	}
 	if e.Flags&ipvs.FlagPersistent != 0 {
 		s.PersistenceSeconds = int(e.Persistence.Timeout.Seconds())
-		s.Netmask = maskText(e.Family, e.Persistence.Netmask)
+		s.Netmask = e.Persistence.Netmask.Text(e.Family)
 	}
 	s.PersistenceEngine = e.Persistence.Engine
 	s.RealServers = make([]RealServer, 0, len(e.Destinations))
@@ -92,13 +92,4 @@ func flagWords(scheduler ipvs.Scheduler, f ipvs.ServiceFlags) []string {
 		words = append(words, "ops")
 	}
 	return words
-}
-
-// maskText prints a netmask, or a prefix length for IPv6.
-func maskText(f ipvs.Family, m ipvs.Netmask) string {
-	if f == ipvs.IPv6 {
-		return strconv.FormatUint(uint64(m.V6()), 10)
-	}
-	v := m.V4()
-	return fmt.Sprintf("%d.%d.%d.%d", byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
 }

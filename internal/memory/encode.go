@@ -145,15 +145,10 @@ func encodeDrain(d Drain) drainJSON {
 
 // encodeNetmask prints the mask of a canonical service.
 func encodeNetmask(s ipvs.Service) string {
-	m := s.Persistence.Netmask
-	switch {
-	case m == ipvs.Netmask{}:
+	if s.Persistence.Netmask == (ipvs.Netmask{}) {
 		return ""
-	case s.Family == ipvs.IPv6:
-		return fmt.Sprint(m.V6())
 	}
-	v := m.V4()
-	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}).String()
+	return s.Persistence.Netmask.Text(s.Family)
 }
 
 // duration turns the milliseconds of a file into a Duration of 0 to 100 years,

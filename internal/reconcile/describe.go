@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -145,12 +144,10 @@ func persistence(s ipvs.Service) string {
 }
 
 func netmask(s ipvs.Service) string {
-	m := s.Persistence.Netmask
 	if s.Family == ipvs.IPv6 {
-		return "/" + number(m.V6())
+		return "/" + s.Persistence.Netmask.Text(s.Family)
 	}
-	v := m.V4()
-	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}).String()
+	return s.Persistence.Netmask.Text(s.Family)
 }
 
 // flagNames prints the flags other than persistence: "one-packet, sh-port".
