@@ -19,6 +19,10 @@ import (
 // "lbd?" in ASCII.
 const probeMark = 0x6c62643f
 
+// maxSchedulers bounds how many schedulers are looked for: the kernel runs
+// modprobe for each that it does not have, and the owner waits for it.
+const maxSchedulers = 32
+
 // adviceInterval is the time between two looks at the host.
 const adviceInterval = time.Minute
 
@@ -86,6 +90,10 @@ func (d *Daemon) hostErrors(ctx context.Context, c *config.Config) ([]string, er
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
+	if len(names) > maxSchedulers {
+		errs = append(errs, fmt.Sprintf("%d schedulers: only %d of them were looked for in this kernel", len(names), maxSchedulers))
+		names = names[:maxSchedulers]
+	}
 	answer := make(chan []string, 1)
 	err := d.owner.do(ctx, d.stopped, func(ctx context.Context) {
 		answer <- d.owner.missingSchedulers(ctx, names)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -376,6 +377,34 @@ func TestCheck(t *testing.T) {
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")
 		if len(r.load().Owned) != 1 {
 			t.Errorf("owned: want 1 service, got %v", r.load().Owned)
+		}
+	})
+}
+
+// A file with thousands of made-up schedulers does not keep the owner busy: for
+// each, a kernel runs modprobe.
+func TestCheckFewSchedulers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.table.SetSchedulers("wlc")
+		p := r.startFile(writeFile(t, goodFile))
+		tried := 0
+		r.table.SetHooks(hooks(func(ipvs.Op) { tried++ }))
+		var file strings.Builder
+		file.WriteString("virtual_services:\n")
+		for i := range maxSchedulers + 8 {
+			fmt.Fprintf(&file, "  - {address: 192.0.2.7:%d, scheduler: s%d}\n", i+1, i)
+		}
+		rep, err := p.Check(t.Context(), api.File{Name: "new.yaml", Content: file.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "40 schedulers: only 32 of them were looked for in this kernel"; len(rep.HostErrors) != maxSchedulers+1 || rep.HostErrors[0] != want {
+			t.Errorf("host errors: want %q and %d more, got %q", want, maxSchedulers, rep.HostErrors)
+		}
+		if tried != maxSchedulers {
+			t.Errorf("services made: want %d, got %d", maxSchedulers, tried)
 		}
 	})
 }
