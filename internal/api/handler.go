@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"strconv"
+	"strings"
 )
 
 // httpError is an error with the status of the answer.
@@ -32,16 +34,32 @@ func (s *Server) handler() http.Handler {
 		mux.Handle(rt.method+" "+rt.path, s.answer(rt))
 		allowed[rt.path] = rt.method
 	}
-	for path, method := range allowed {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+	for p, method := range allowed {
+		mux.HandleFunc(p, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", method)
 			s.writeError(w, errorf(http.StatusMethodNotAllowed, "%s takes %s, not %s", r.URL.Path, method, r.Method))
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.writeError(w, errorf(http.StatusNotFound, "no such resource: %s", r.URL.Path))
+	mux.HandleFunc("/", s.notFound)
+	return s.contain(s.authorize(s.requirePlainPath(mux)))
+}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.writeError(w, errorf(http.StatusNotFound, "no such resource: %s", r.URL.Path))
+}
+
+// requirePlainPath lets through what next answers by its patterns alone. Of
+// another path, such as //v1/status or that of OPTIONS *, a ServeMux makes a
+// redirect or an error of its own, which is not JSON.
+func (s *Server) requirePlainPath(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := r.URL.EscapedPath()
+		if !strings.HasPrefix(p, "/") || path.Clean(p) != p {
+			s.notFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
-	return s.contain(s.authorize(mux))
 }
 
 // answer runs one route and writes what it returns.
