@@ -56,7 +56,7 @@ type Config struct {
 	// Timeouts are the kernel's; zero fields are left alone.
 	Timeouts ipvs.Timeouts
 	// Sysctls are the net.ipv4.vs.* settings that lbd owns, by their last word,
-	// those that follow from the services included.
+	// the default and those that follow from the services included.
 	Sysctls map[string]int
 	// VirtualServices are in file order.
 	VirtualServices []VirtualService

@@ -98,7 +98,7 @@ func manPage(t *testing.T) string {
 			}
 			fmt.Fprintf(&b, ".It Ic %s : Ar %s%s\n", k.name, argument(k), manDefault(k))
 			if s.object == sysctlObject {
-				b.WriteString(roff(strings.TrimSpace(limits(k))))
+				b.WriteString(roff(strings.TrimSpace(k.doc + limits(k))))
 			} else if k.kind == kindInts {
 				b.WriteString(roff(k.doc))
 			} else {

@@ -100,7 +100,15 @@ func (r *referenceWriter) value(k *key, first, indent string, off bool) {
 		fmt.Fprintf(r, "%s%s:\n", first, k.name)
 		r.keys(k.object, indent+"  - ", indent+"    ")
 	case kindInts:
-		fmt.Fprintf(r, "%s#%s: {conntrack: 1}\n", first, k.name)
+		var parts []string
+		for _, sub := range k.object.keys {
+			if sub.def == "" {
+				continue
+			}
+			parts = append(parts, sub.name+": "+sub.def)
+			r.lines(sub.name+": "+sub.doc, first)
+		}
+		fmt.Fprintf(r, "%s%s: {%s}\n", first, k.name, strings.Join(parts, ", "))
 	case kindWords:
 		fmt.Fprintf(r, "%s%s: []\n", first, k.name)
 	default:

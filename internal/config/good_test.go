@@ -192,7 +192,8 @@ virtual_services:
 	}
 }
 
-// What the services need becomes a sysctl, what the file says stays.
+// The default and what the services need become sysctls, what the file says
+// stays.
 func TestSysctls(t *testing.T) {
 	const sticky = "  - {address: 192.0.2.10:80, persistence: {}, real_servers: [{address: 10.0.0.2}]}\n"
 	const udp = "  - {address: 192.0.2.10:53, protocol: udp, real_servers: [{address: 10.0.0.2}]}\n"
@@ -201,11 +202,13 @@ func TestSysctls(t *testing.T) {
 		name, config string
 		want         map[string]int
 	}{
-		{"none", plain, map[string]int{}},
-		{"persistent", sticky, map[string]int{"expire_quiescent_template": 1}},
+		{"default", plain, map[string]int{"expire_nodest_conn": 1}},
+		{"other given", plain + "sysctls: {conntrack: 1}\n", map[string]int{"expire_nodest_conn": 1, "conntrack": 1}},
+		{"default refused", plain + "sysctls: {expire_nodest_conn: 0}\n", map[string]int{"expire_nodest_conn": 0}},
+		{"persistent", sticky, map[string]int{"expire_quiescent_template": 1, "expire_nodest_conn": 1}},
 		{"removed", udp, map[string]int{"expire_nodest_conn": 1}},
 		{"both", sticky + udp + "sysctls: {conntrack: 1}\n", map[string]int{"expire_quiescent_template": 1, "expire_nodest_conn": 1, "conntrack": 1}},
-		{"refused", sticky + udp + "sysctls: {expire_quiescent_template: 0, expire_nodest_conn: 0}\n", map[string]int{"expire_quiescent_template": 0, "expire_nodest_conn": 0}},
+		{"needs refused", sticky + udp + "sysctls: {expire_quiescent_template: 0, expire_nodest_conn: 0}\n", map[string]int{"expire_quiescent_template": 0, "expire_nodest_conn": 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Parse("lbd.yaml", []byte("virtual_services:\n"+tt.config))

@@ -220,17 +220,19 @@ func (p *parser) iface(k *key, v *node) (string, bool) {
 	return s, !bad
 }
 
-// parseSysctls reads sysctls and adds what the services need.
+// parseSysctls reads sysctls and adds the default and what the services need.
 func (p *parser) parseSysctls(c *Config, n *node) {
 	c.Sysctls = map[string]int{}
 	at := map[string]*node{}
+	set := func(k *key, v *node) {
+		if i, ok := p.integer(k, v); ok {
+			c.Sysctls[k.name] = int(i)
+		}
+		at[k.name] = v
+	}
+	defaults(sysctlObject, set)
 	if n != nil {
-		p.object(n, sysctlObject, func(k *key, v *node) {
-			if i, ok := p.integer(k, v); ok {
-				c.Sysctls[k.name] = int(i)
-			}
-			at[k.name] = v
-		})
+		p.object(n, sysctlObject, set)
 	}
 	for _, name := range []string{sysctlExpireNodest, sysctlExpireTemplate} {
 		need, needed := p.needs[name]

@@ -151,7 +151,7 @@ var serverKeys = []key{
 	{name: "check", kind: kindCheck, null: true, object: checkObject, example: "tcp-ok",
 		doc: "The name of a check, a check, or a list of both, which must all pass. Without one a real server counts as up; an empty value takes a default away."},
 	{name: "on_failure", kind: kindString, def: "auto", enum: []string{"auto", "quiesce", "remove"},
-		doc: "What happens to a failed real server: quiesce sets its weight to 0, remove deletes it. auto removes with UDP and with sh, dh and mh without a fallback flag, whose clients would otherwise stay on it, and quiesces else. Persistent services that quiesce set the sysctl expire_quiescent_template to 1, services that remove set expire_nodest_conn to 1, unless sysctls says otherwise."},
+		doc: "What happens to a failed real server: quiesce sets its weight to 0, remove deletes it. auto removes with UDP and with sh, dh and mh without a fallback flag, whose clients would otherwise stay on it, and quiesces else. Persistent services that quiesce set the sysctl expire_quiescent_template to 1, unless sysctls says otherwise."},
 	{name: "drain_timeout", kind: kindDuration, def: "5m", max: maxKernelTime,
 		doc: "How long a real server that left the file keeps its connections at weight 0 before it is deleted; 0s deletes at once."},
 }
@@ -226,7 +226,7 @@ var topObject = newObject("the file", []key{
 		doc: "How often the connection counts are read."},
 	{name: "timeouts", kind: kindObject, object: timeoutsObject, off: true, doc: "The kernel's connection timeouts, whole seconds; those left out stay as they are."},
 	{name: "sysctls", kind: kindInts, object: sysctlObject,
-		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for what on_failure needs."},
+		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for expire_nodest_conn and for what on_failure needs."},
 	{name: "checks", kind: kindMap, object: checkObject, example: "tcp-ok",
 		doc: "Checks by name."},
 	{name: "defaults", kind: kindObject, object: defaultsObject,

@@ -1,9 +1,12 @@
 package config
 
-// The sysctls that Parse sets for the services' sake.
+// The sysctls that Parse sets unless the file does.
 const (
+	// sysctlExpireNodest is set always: any real server may be deleted one day,
+	// the last one of a file too.
+	sysctlExpireNodest = "expire_nodest_conn"
+	// sysctlExpireTemplate is set where a service needs it.
 	sysctlExpireTemplate = "expire_quiescent_template"
-	sysctlExpireNodest   = "expire_nodest_conn"
 )
 
 // sysctlObject lists the integer settings under /proc/sys/net/ipv4/vs with the
@@ -18,7 +21,9 @@ var sysctlObject = newObject("sysctls", []key{
 	sysctl("drop_entry", 0, 3),
 	sysctl("drop_packet", 0, 3),
 	sysctl("est_nice", -20, 19),
-	sysctl(sysctlExpireNodest, 0, 1),
+	{name: sysctlExpireNodest, kind: kindInt, def: "1", max: 1,
+		doc: "With 1 the connections of a real server that was deleted, at the end of its drain or by on_failure, end with their client's next packets: TCP is reset, UDP goes to another real server. With 0 such clients meet silence until the kernel forgets the connection, for up to 15 minutes. " +
+			"The price of 1: after somebody's stray ipvsadm -C, connections that carry packets before the repair are reset; with 0 they stall and go on. It is one setting for all virtual services of the network namespace, foreign ones included. Where /proc/sys is read-only, as in many containers, set it to 1 outside, or to 0 here."},
 	sysctl(sysctlExpireTemplate, 0, 1),
 	sysctl("ignore_tunneled", 0, 1),
 	sysctl("nat_icmp_send", 0, 1),

@@ -127,7 +127,6 @@ func (r *kernelRig) wantWeights(want string) {
 
 const kernelConfig = `
 vip_interface: lo
-sysctls: {expire_nodest_conn: 1}
 timeouts: {tcp: 1h}
 virtual_services:
   - name: web
