@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/ipvs"
@@ -121,4 +122,36 @@ func TestClearWithoutIPVS(t *testing.T) {
 			t.Errorf("memory: want nothing, got %+v", m)
 		}
 	})
+}
+
+// on_exit: clear is for a stop. A daemon that failed is started again: until
+// then its table must go on working.
+func TestExit(t *testing.T) {
+	t.Parallel()
+	const there = "TCP 192.0.2.1:80 wlc: 10.0.0.2:80=1"
+	for _, tt := range []struct {
+		name   string
+		onExit config.OnExit
+		failed error
+		want   []string
+	}{
+		{"keep", config.OnExitKeep, nil, []string{there}},
+		{"clear", config.OnExitClear, nil, nil},
+		{"clear after a failure", config.OnExitClear, errors.New("mirror: ended by itself"), []string{there}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				c := conf(service(vip, server(rs2, 1)))
+				c.OnExit = tt.onExit
+				p := r.start(c)
+				p.kill()
+				if err := p.exit(t.Context(), tt.failed); !errors.Is(err, tt.failed) {
+					t.Errorf("exit: want %v, got %v", tt.failed, err)
+				}
+				r.wantTable(tt.want...)
+			})
+		})
+	}
 }

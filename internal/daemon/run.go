@@ -92,16 +92,16 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.engineVersion = m.version
 	o.Logger.Info("starting", "version", version.String(), "config", cfg.file, "engine", "kernel", "ipvs", m.version)
 	server := api.NewServer(d, api.Options{Logger: o.Logger, Allow: api.AllowGroup(gid)})
-	err = d.run(ctx, listener, server)
-	return errors.Join(err, d.exit(ctx))
+	return d.exit(ctx, d.run(ctx, listener, server))
 }
 
-// exit does what on_exit says, after run.
-func (d *Daemon) exit(ctx context.Context) error {
+// exit does what on_exit says, after run returned an error or nil. What failed
+// clears nothing: it will be started again, and until then the table works.
+func (d *Daemon) exit(ctx context.Context, failed error) error {
 	l := d.owner.loaded
-	if l.OnExit != config.OnExitClear {
+	if failed != nil || l.OnExit != config.OnExitClear {
 		d.log.Info("stopped, the table stays", "on_exit", l.OnExit)
-		return nil
+		return failed
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitTimeout)
 	defer cancel()
