@@ -175,7 +175,7 @@ func (d *Daemon) Reconcile(ctx context.Context) (api.ReconcileResult, error) {
 
 // Reload implements api.Backend.
 func (d *Daemon) Reload(ctx context.Context) (api.ReloadResult, error) {
-	r := reloadRequest{reply: make(chan api.ReloadResult, 1)}
+	r := reloadRequest{reply: make(chan reloadReply, 1)}
 	select {
 	case d.reloads <- r:
 	case <-ctx.Done():
@@ -184,8 +184,8 @@ func (d *Daemon) Reload(ctx context.Context) (api.ReloadResult, error) {
 		return api.ReloadResult{}, errStopped
 	}
 	select {
-	case result := <-r.reply:
-		return result, nil
+	case reply := <-r.reply:
+		return reply.result, reply.err
 	case <-ctx.Done():
 		return api.ReloadResult{}, ctx.Err()
 	case <-d.stopped:

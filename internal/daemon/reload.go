@@ -71,9 +71,14 @@ func fixed(old, next *config.Config) error {
 	return &ConfigError{Lines: lines}
 }
 
-// reloadRequest asks for a reload; its result goes to the buffered reply.
+// reloadRequest asks for a reload; its outcome goes to the buffered reply.
 type reloadRequest struct {
-	reply chan api.ReloadResult
+	reply chan reloadReply
+}
+
+type reloadReply struct {
+	result api.ReloadResult
+	err    error
 }
 
 // runReloads reloads on request and on SIGHUP, one at a time, until ctx is done.
@@ -85,14 +90,16 @@ func (d *Daemon) runReloads(ctx context.Context) error {
 		case <-d.hangup:
 			d.reload(ctx)
 		case r := <-d.reloads:
-			r.reply <- d.reload(ctx)
+			result, err := d.reload(ctx)
+			r.reply <- reloadReply{result, err}
 		}
 	}
 }
 
 // reload loads the configuration file. A file that cannot be used changes
-// nothing but the status.
-func (d *Daemon) reload(ctx context.Context) api.ReloadResult {
+// nothing but the status. The error is errStopped: whether the file would have
+// done is not known.
+func (d *Daemon) reload(ctx context.Context) (api.ReloadResult, error) {
 	select {
 	case <-d.owner.synced:
 		d.notifier.reloading()
@@ -105,17 +112,16 @@ func (d *Daemon) reload(ctx context.Context) api.ReloadResult {
 	}
 	// The owner may still be at it when do returns early.
 	done := make(chan api.ReloadResult, 1)
-	stopped := d.owner.do(ctx, d.stopped, func(ctx context.Context) {
+	if d.owner.do(ctx, d.stopped, func(ctx context.Context) {
 		done <- d.owner.reload(ctx, next, err)
-	})
-	if stopped != nil {
-		return api.ReloadResult{Errors: []string{stopped.Error()}}
+	}) != nil {
+		return api.ReloadResult{}, errStopped
 	}
 	result := <-done
 	if result.Reloaded {
 		result.Warnings = slices.Concat(result.Warnings, next.Warnings, d.adviser.look(next.Config))
 	}
-	return result
+	return result, nil
 }
 
 // reload switches to next, unless bad says why it cannot be used.

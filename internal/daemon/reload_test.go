@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -184,6 +186,33 @@ func TestReloadRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A stop in the middle of a reload is not the refusal of a file.
+func TestReloadWhileStopping(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.startFile(writeFile(t, goodFile))
+		busy := make(chan struct{})
+		go p.owner.do(t.Context(), p.stopped, func(context.Context) { <-busy })
+		synctest.Wait()
+		answer := make(chan error, 1)
+		go func() {
+			res, err := p.Reload(t.Context())
+			if err == nil {
+				err = fmt.Errorf("no error but %+v", res)
+			}
+			answer <- err
+		}()
+		synctest.Wait()
+		p.cancel()
+		synctest.Wait()
+		close(busy)
+		if err := <-answer; !errors.Is(err, api.ErrUnavailable) {
+			t.Errorf("reload of a stopping daemon: want %v, got %v", api.ErrUnavailable, err)
+		}
+	})
 }
 
 // What is validated is what is loaded: the file is read once (keepalived
