@@ -74,7 +74,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 	// Whoever reads the log may end: that must not stop the checks.
 	signal.Ignore(syscall.SIGPIPE)
-	log := newLogger(stderr, f.level, os.Getenv("JOURNAL_STREAM") != "")
+	log, out := openLog(stderr, f.level, os.Getenv("JOURNAL_STREAM") != "")
+	defer out.Close()
 	ctx, stop := untilSignal()
 	defer stop()
 	if f.clear {
@@ -82,7 +83,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	} else {
 		err = daemon.Run(ctx, daemon.Options{ConfigFile: f.config, RunDir: f.runDir, Logger: log, Hangup: hangups()})
 	}
-	return exitStatus(err, stderr)
+	return exitStatus(err, out)
 }
 
 // define defines the options.
@@ -160,6 +161,15 @@ func exitStatus(err error, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "lbd: %v\n", err)
 	return exitFailed
+}
+
+// openLog returns a logger that never waits long for the reader of w, and what it
+// writes to, which must be closed in the end.
+func openLog(w io.Writer, level slog.Level, journal bool) (*slog.Logger, *logWriter) {
+	out := newLogWriter(w, func(w io.Writer, lines int) {
+		newLogger(w, slog.LevelWarn, journal).Warn(fmt.Sprintf("%d log lines were lost", lines))
+	})
+	return newLogger(out, level, journal), out
 }
 
 // newLogger logs as text. The journal has its own timestamps.
