@@ -52,12 +52,18 @@ type flags struct {
 }
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	// First of all: the default action of SIGHUP is to die.
+	hangup := hangups()
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, hangup))
 }
 
-// run is the program without its process: it returns the exit status.
-func run(args []string, stdout, stderr io.Writer) int {
+// run is the program without its process: it returns the exit status. Only the
+// daemon listens to hangup.
+func run(args []string, stdout, stderr io.Writer, hangup <-chan os.Signal) int {
 	f, err := parse(args)
+	if err != nil || f.help || f.version || f.clear || f.check != "" {
+		signal.Reset(syscall.SIGHUP)
+	}
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "lbd: %v\nlbd: see lbd --help\n", err)
@@ -81,7 +87,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if f.clear {
 		err = daemon.Clear(ctx, f.runDir, log)
 	} else {
-		err = daemon.Run(ctx, daemon.Options{ConfigFile: f.config, RunDir: f.runDir, Logger: log, Hangup: hangups()})
+		err = daemon.Run(ctx, daemon.Options{ConfigFile: f.config, RunDir: f.runDir, Logger: log, Hangup: hangup})
 	}
 	return exitStatus(err, out)
 }
@@ -194,8 +200,7 @@ func untilSignal() (context.Context, func()) {
 	return ctx, stop
 }
 
-// hangups returns a channel that gets a token for SIGHUP. It must be made before
-// the daemon starts: the default action of SIGHUP is to die.
+// hangups returns a channel that gets a token for SIGHUP.
 func hangups() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
