@@ -63,7 +63,8 @@ func (a *app) printValue(v any) error {
 	return nil
 }
 
-// readFile reads a file, or standard input for "-".
+// readFile reads a file, or standard input for "-". What cannot be read is as
+// unusable as a file with errors.
 func (a *app) readFile(name string) (api.File, error) {
 	in := a.in
 	if name == "-" {
@@ -71,14 +72,14 @@ func (a *app) readFile(name string) (api.File, error) {
 	} else {
 		f, err := os.Open(name)
 		if err != nil {
-			return api.File{}, fmt.Errorf("read the configuration: %w", err)
+			return api.File{}, usagef("read the configuration: %w", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	data, err := config.ReadAll(in)
 	if err != nil {
-		return api.File{}, fmt.Errorf("read the configuration: %w", err)
+		return api.File{}, usagef("read the configuration: %w", err)
 	}
 	return api.File{Name: name, Content: string(data)}, nil
 }

@@ -161,12 +161,15 @@ func exitStatus(err error, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &bad):
+	case !errors.As(err, &bad):
+		fmt.Fprintf(stderr, "lbd: %v\n", err)
+		return exitFailed
+	case bad.Err != nil:
+		fmt.Fprintf(stderr, "lbd: %v\n", bad)
+	default: // each line has its own place
 		fmt.Fprintln(stderr, bad)
-		return exitUsage
 	}
-	fmt.Fprintf(stderr, "lbd: %v\n", err)
-	return exitFailed
+	return exitUsage
 }
 
 // openLog returns a logger that never waits long for the reader of w, and what it

@@ -20,7 +20,12 @@ import (
 type ConfigError struct {
 	// Lines are one error each, with file:line:col where there is a place.
 	Lines []string
+	// Err is why the file cannot be read; nil if it was.
+	Err error
 }
+
+// Unwrap returns Err.
+func (e *ConfigError) Unwrap() error { return e.Err }
 
 // Error prints one error a line.
 func (e *ConfigError) Error() string { return joinLines(e.Lines) }
@@ -30,7 +35,7 @@ func (e *ConfigError) Error() string { return joinLines(e.Lines) }
 func load(file string) (*loaded, error) {
 	data, err := config.ReadFile(file)
 	if err != nil {
-		return nil, &ConfigError{Lines: []string{err.Error()}}
+		return nil, &ConfigError{Lines: []string{err.Error()}, Err: err}
 	}
 	c, err := parse(file, data)
 	if err != nil {
