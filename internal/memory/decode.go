@@ -162,12 +162,20 @@ func (d *decoder) order(raw json.RawMessage) {
 }
 
 func (d *decoder) drains(raw json.RawMessage) {
+	seen := make(map[ipvs.DestinationKey]struct{})
 	for _, j := range list[drainJSON](d, "drains", raw) {
 		drain, err := j.drain()
 		if err != nil {
 			d.warn("drains: %v", err)
 			continue
 		}
+		// A server that is wanted twice would keep lbd from writing anything.
+		k := ipvs.DestinationKey{Service: drain.Service.ServiceKey, Address: drain.Destination.Address}
+		if _, repeated := seen[k]; repeated {
+			d.warn("drains: %v is repeated", k)
+			continue
+		}
+		seen[k] = struct{}{}
 		drain.Remaining = max(drain.Remaining-d.elapsed, 0)
 		d.memory.Drains = append(d.memory.Drains, drain)
 	}

@@ -86,6 +86,7 @@ func TestLoadTolerates(t *testing.T) {
 		{"drain that no engine takes", "drains", drainText(t, func(d *drainJSON) { d.Destination.UpperThreshold = 1 }), onlyFirst, true},
 		{"drain without scheduler", "drains", drainText(t, func(d *drainJSON) { d.Service.Scheduler = "" }), onlyFirst, true},
 		{"drain with a bad prefix", "drains", drainText(t, func(d *drainJSON) { d.Service.Netmask = "x" }), onlyFirst, true},
+		{"drain of the same server", "drains", drainText(t, func(d *drainJSON) { *d = encodeDrain(drains[0]); d.Service.Scheduler = "rr" }), onlyFirst, true},
 		{"sysctls of another type", "sysctls", "7", func(m *Memory) { m.Sysctls = nil }, true},
 		{"sysctl with a path", "sysctls", `{"../../kernel/panic": 1, "": 2, "a.b": 3, "expire_nodest_conn": 0, "x": "y"}`,
 			func(m *Memory) { m.Sysctls = map[string]int{"expire_nodest_conn": 0} }, true},
