@@ -58,6 +58,9 @@ type Config struct {
 	// Sysctls are the net.ipv4.vs.* settings that lbd owns, by their last word,
 	// the default and those that follow from the services included.
 	Sysctls map[string]int
+	// DrainTimeout bounds the drain of real servers in virtual services of which
+	// the file says nothing any more.
+	DrainTimeout time.Duration
 	// VirtualServices are in file order.
 	VirtualServices []VirtualService
 	// Warnings are what the file says that is legal and likely wrong, each with
@@ -72,6 +75,9 @@ type VirtualService struct {
 	// Line is where the file defines it.
 	Line int
 	ipvs.Service
+	// DrainTimeout bounds the drain of real servers of which the file says
+	// nothing any more.
+	DrainTimeout time.Duration
 	// RealServers are in file order; the first wins ties.
 	RealServers []RealServer
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -243,5 +244,34 @@ func TestParseDeterministic(t *testing.T) {
 				t.Errorf("%s: errors differ:\n%s", path, diff)
 			}
 		}
+	}
+}
+
+// Each level has its own drain timeout, for real servers that the file does not
+// name.
+func TestDrainTimeouts(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		// of the configuration, the service and its real server
+		want [3]time.Duration
+	}{
+		{"nothing said", "virtual_services:\n- {address: '192.0.2.1:80', real_servers: [{address: 10.0.0.2}]}\n",
+			[3]time.Duration{5 * time.Minute, 5 * time.Minute, 5 * time.Minute}},
+		{"defaults", "defaults: {drain_timeout: 3s}\nvirtual_services:\n- {address: '192.0.2.1:80', real_servers: [{address: 10.0.0.2}]}\n",
+			[3]time.Duration{3 * time.Second, 3 * time.Second, 3 * time.Second}},
+		{"each", "defaults: {drain_timeout: 3s}\nvirtual_services:\n- {address: '192.0.2.1:80', drain_timeout: 2s, real_servers: [{address: 10.0.0.2, drain_timeout: 1s}]}\n",
+			[3]time.Duration{3 * time.Second, 2 * time.Second, time.Second}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Parse("x.yaml", []byte(tt.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			vs := &c.VirtualServices[0]
+			got := [3]time.Duration{c.DrainTimeout, vs.DrainTimeout, vs.RealServers[0].DrainTimeout}
+			if got != tt.want {
+				t.Errorf("drain timeouts: want %v, got %v", tt.want, got)
+			}
+		})
 	}
 }

@@ -112,6 +112,7 @@ func (p *parser) top(root *node) *Config {
 		p.object(defaultsAt, defaultsObject, func(k *key, v *node) { p.setService(&p.defaults, k, v) })
 		p.defaults.forget()
 	}
+	c.DrainTimeout = p.defaults.server.drainTimeout
 	if services != nil {
 		c.VirtualServices = p.parseServices(services)
 	}

@@ -229,7 +229,7 @@ func (p *parser) parseService(n *node) (VirtualService, bool) {
 	}
 	// The real servers are read even where the service is wrong, to find what is
 	// wrong with them, unless it has no identity to check them against.
-	svc := VirtualService{Line: n.line}
+	svc := VirtualService{Line: n.line, DrainTimeout: d.server.drainTimeout}
 	identified := p.identify(&d, &svc)
 	if identified {
 		p.attributes(&d, &svc)

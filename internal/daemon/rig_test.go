@@ -410,6 +410,7 @@ func conf(services ...config.VirtualService) *config.Config {
 		OnExit:            config.OnExitKeep,
 		ReconcileInterval: 30 * time.Second,
 		MirrorInterval:    time.Second,
+		DrainTimeout:      5 * time.Minute,
 		VirtualServices:   services,
 	}
 }
@@ -434,9 +435,10 @@ func dkey(vip, rs string) ipvs.DestinationKey {
 
 func service(addr string, servers ...config.RealServer) config.VirtualService {
 	return config.VirtualService{
-		Name:        "web-" + addr,
-		Service:     ipvs.Service{ServiceKey: key(addr), Scheduler: "wlc"},
-		RealServers: servers,
+		Name:         "web-" + addr,
+		Service:      ipvs.Service{ServiceKey: key(addr), Scheduler: "wlc"},
+		DrainTimeout: 5 * time.Minute,
+		RealServers:  servers,
 	}
 }
 

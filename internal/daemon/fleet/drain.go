@@ -8,10 +8,6 @@ import (
 	"github.com/lbd-project/lbd/ipvs"
 )
 
-// DefaultDrainTimeout bounds the drain of a server of which nothing but the
-// table tells: one that left the configuration while lbd was not running.
-const DefaultDrainTimeout = 5 * time.Minute
-
 // Drain is a server that left the configuration: it keeps weight 0 until its
 // connections have ended or the deadline has come.
 type Drain struct {
@@ -78,9 +74,14 @@ func (ds Drains) Leave(old *Fleet, next *config.Config, held func(ipvs.Destinati
 // Adopt returns the drains of an lbd that ran before, but for those of servers
 // that the configuration has again, and adds those of which only the table tells:
 // servers in services of ours that the configuration lacks. They left while lbd
-// was not running.
+// was not running. The drain timeout is that of their service, or of the
+// configuration if it lacks that, too.
 func (ds Drains) Adopt(table []ipvs.TableEntry, ours func(ipvs.ServiceKey) bool, c *config.Config, now time.Time) Drains {
 	wanted := destinations(c)
+	timeouts := make(map[ipvs.ServiceKey]time.Duration, len(c.VirtualServices))
+	for i := range c.VirtualServices {
+		timeouts[c.VirtualServices[i].ServiceKey] = c.VirtualServices[i].DrainTimeout
+	}
 	known := make(map[ipvs.DestinationKey]bool, len(ds))
 	for _, d := range ds {
 		known[d.Key()] = true
@@ -91,6 +92,10 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours func(ipvs.ServiceKey) bool,
 		if !ours(e.ServiceKey) {
 			continue
 		}
+		timeout, ok := timeouts[e.ServiceKey]
+		if !ok {
+			timeout = c.DrainTimeout
+		}
 		for _, dst := range e.Destinations {
 			key := ipvs.DestinationKey{Service: e.ServiceKey, Address: dst.Address}
 			if wanted[key] || known[key] {
@@ -100,7 +105,7 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours func(ipvs.ServiceKey) bool,
 				Name:        e.ServiceKey.String(),
 				Service:     e.Service,
 				Destination: dst.Destination,
-				Deadline:    now.Add(DefaultDrainTimeout),
+				Deadline:    now.Add(timeout),
 			})
 		}
 	}
