@@ -207,6 +207,34 @@ func TestDrainAfterEditWhileDead(t *testing.T) {
 	})
 }
 
+// A service of somebody else's that a reload takes over drains what the file
+// lacks of it.
+func TestDrainOfTakeOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.start(conf(service(vip, server(rs2, 3))))
+		theirs := service(vip2).Service
+		if err := r.table.Do(
+			ipvs.Op{Kind: ipvs.OpAddService, Service: theirs},
+			ipvs.Op{Kind: ipvs.OpAddDestination, Service: theirs, Destination: server(rs3, 2).Destination},
+			ipvs.Op{Kind: ipvs.OpAddDestination, Service: theirs, Destination: server(rs2, 2).Destination},
+		); err != nil {
+			t.Fatal(err)
+		}
+		r.table.SetConns(dkey(vip2, rs3), ipvs.Conns{Active: 2})
+		both := conf(service(vip, server(rs2, 3)), service(vip2, server(rs2, 1)))
+		both.VirtualServices[1].DrainTimeout = 2 * time.Minute
+		if err := p.switchTo(both); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3", "TCP 192.0.2.2:80 wlc: 10.0.0.2:80=1 10.0.0.3:80=0")
+		after(time.Minute + 2*time.Second)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3", "TCP 192.0.2.2:80 wlc: 10.0.0.2:80=1")
+	})
+}
+
 // UDP flows are never active: a drain waits for the inactive ones
 // (kubernetes#71514), but not longer than its timeout.
 func TestDrainUDP(t *testing.T) {

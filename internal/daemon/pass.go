@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/ipvs"
@@ -87,26 +89,37 @@ func (o *owner) status(p *healthcheck.Probe) healthcheck.Status {
 	return st
 }
 
-// adopt looks once, when the table can be read for the first time, for servers
-// that left the configuration while lbd was not running, and drains them.
+// adopt looks in the table for servers that the configuration lacks, and drains
+// them: in all services of lbd once, when the table can be read for the first
+// time, for servers that left while lbd was not running; later on in services
+// that become lbd's, which somebody else may have filled.
 func (o *owner) adopt(ctx context.Context) error {
-	if o.adopted {
+	ours := unclaimed(o.loaded.Config, o.mem.owned)
+	if o.adopted && len(ours) == 0 {
 		return nil
 	}
 	table, err := o.engine.Table(ctx)
 	if err != nil {
 		return fmt.Errorf("adopt the table: %w", err)
 	}
-	ours := make(map[ipvs.ServiceKey]bool)
-	for k := range o.mem.owned {
-		ours[k] = true
+	if !o.adopted {
+		maps.Copy(ours, o.mem.owned)
 	}
-	for _, vs := range o.loaded.VirtualServices {
-		ours[vs.ServiceKey] = true
-	}
-	o.mem.drains = o.mem.drains.Adopt(table, func(k ipvs.ServiceKey) bool { return ours[k] }, o.loaded.Config, time.Now())
+	o.mem.drains = o.mem.drains.Adopt(table, ours, o.loaded.Config, time.Now())
 	o.adopted = true
 	return nil
+}
+
+// unclaimed returns the services of a configuration that are not owned yet.
+func unclaimed(c *config.Config, owned map[ipvs.ServiceKey]struct{}) map[ipvs.ServiceKey]struct{} {
+	keys := make(map[ipvs.ServiceKey]struct{})
+	for i := range c.VirtualServices {
+		k := c.VirtualServices[i].ServiceKey
+		if _, ok := owned[k]; !ok {
+			keys[k] = struct{}{}
+		}
+	}
+	return keys
 }
 
 // finishDrains ends the drains that are over and reports whether there were

@@ -313,6 +313,32 @@ virtual_services:
 	})
 }
 
+// What the file lacks of a service that it takes over would drain.
+func TestDiffOfTakeOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.startFile(writeFile(t, goodFile))
+		theirs := service(vip2).Service
+		if err := r.table.Do(
+			ipvs.Op{Kind: ipvs.OpAddService, Service: theirs},
+			ipvs.Op{Kind: ipvs.OpAddDestination, Service: theirs, Destination: server(rs3, 2).Destination},
+		); err != nil {
+			t.Fatal(err)
+		}
+		r.table.SetConns(dkey(vip2, rs3), ipvs.Conns{Active: 5})
+		plan, err := p.Diff(t.Context(), api.File{Name: "new.yaml", Content: goodFile + "  - {address: 192.0.2.2:80, drain_timeout: 1m}\n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []api.Step{{Op: "drain destination", Service: "192.0.2.2:80", RealServer: rs3,
+			Change: "weight 2 -> 0; deleted when no connection is active, in 1m0s at the latest", ActiveConnections: 5}}
+		if diff := cmp.Diff(want, plan.Steps); diff != "" {
+			t.Errorf("steps (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // A plan tells what a load decides without a write, too.
 func TestDiffOfFailed(t *testing.T) {
 	t.Parallel()

@@ -74,9 +74,10 @@ func (ds Drains) Leave(old *Fleet, next *config.Config, held func(ipvs.Destinati
 // Adopt returns the drains of an lbd that ran before, but for those of servers
 // that the configuration has again, and adds those of which only the table tells:
 // servers in services of ours that the configuration lacks. They left while lbd
-// was not running. The drain timeout is that of their service, or of the
-// configuration if it lacks that, too.
-func (ds Drains) Adopt(table []ipvs.TableEntry, ours func(ipvs.ServiceKey) bool, c *config.Config, now time.Time) Drains {
+// was not running, or somebody else put them there before the service was lbd's.
+// The drain timeout is that of their service, or of the configuration if it
+// lacks that, too.
+func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{}, c *config.Config, now time.Time) Drains {
 	wanted := destinations(c)
 	timeouts := make(map[ipvs.ServiceKey]time.Duration, len(c.VirtualServices))
 	for i := range c.VirtualServices {
@@ -89,7 +90,7 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours func(ipvs.ServiceKey) bool,
 	out := slices.DeleteFunc(slices.Clone(ds), func(d Drain) bool { return wanted[d.Key()] })
 	for i := range table {
 		e := &table[i]
-		if !ours(e.ServiceKey) {
+		if _, ok := ours[e.ServiceKey]; !ok {
 			continue
 		}
 		timeout, ok := timeouts[e.ServiceKey]

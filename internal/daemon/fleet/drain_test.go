@@ -120,7 +120,7 @@ func TestAdopt(t *testing.T) {
 	const left, foreign = "192.0.2.3:80", "192.0.2.9:80"
 	table := []ipvs.TableEntry{entry(vip, rs2, rs3), entry("192.0.2.2:80", rs2), entry(left, rs2), entry(foreign, rs2)}
 	drains := Drains{{Service: ipvs.Service{ServiceKey: key("192.0.2.2:80")}, Destination: server(rs2, 1).Destination, Deadline: time.Unix(7, 0)}}
-	ours := func(k ipvs.ServiceKey) bool { return k != key(foreign) }
+	ours := map[ipvs.ServiceKey]struct{}{key(vip): {}, key("192.0.2.2:80"): {}, key(left): {}}
 	c := conf(service(vip, server(rs2, 1)))
 	c.DrainTimeout, c.VirtualServices[0].DrainTimeout = 30*time.Second, 20*time.Second
 	got := drainKeys(drains.Adopt(table, ours, c, time.Unix(100, 0)))
