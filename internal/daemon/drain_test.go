@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,6 +233,33 @@ func TestDrainOfTakeOver(t *testing.T) {
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3", "TCP 192.0.2.2:80 wlc: 10.0.0.2:80=1 10.0.0.3:80=0")
 		after(time.Minute + 2*time.Second)
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3", "TCP 192.0.2.2:80 wlc: 10.0.0.2:80=1")
+	})
+}
+
+// A server that lbd cannot edit, because only others make such, is deleted and
+// keeps no pass from succeeding.
+func TestDrainOfUneditable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start(conf(service(vip, server(rs2, 3), server(rs3, 2)))).kill()
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{Active: 2})
+		r.table.SetHooks(ipvstest.Hooks{AlterTable: func(table []ipvs.TableEntry) []ipvs.TableEntry {
+			for i := range table[0].Destinations {
+				if d := &table[0].Destinations[i]; d.Address.String() == rs3 {
+					d.Forward = ipvs.Bypass
+				}
+			}
+			return table
+		}})
+		p := r.start(conf(service(vip, server(rs2, 3))))
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3")
+		if st := p.mustStatus(); st.Sync.LastError != "" {
+			t.Errorf("status: want no error, got %q", st.Sync.LastError)
+		}
+		if want := "cannot be drained: deleted at once"; !strings.Contains(r.log.String(), want) {
+			t.Errorf("log: want %q, got\n%s", want, r.log)
+		}
 	})
 }
 

@@ -105,7 +105,11 @@ func (o *owner) adopt(ctx context.Context) error {
 	if !o.adopted {
 		maps.Copy(ours, o.mem.owned)
 	}
-	o.mem.drains = o.mem.drains.Adopt(table, ours, o.loaded.Config, time.Now())
+	drains, refused := o.mem.drains.Adopt(table, ours, o.loaded.Config, time.Now())
+	for _, err := range refused {
+		o.log.Warn("not in the configuration and cannot be drained: deleted at once", "err", err)
+	}
+	o.mem.drains = drains
 	o.adopted = true
 	return nil
 }

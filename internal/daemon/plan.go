@@ -38,9 +38,9 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	now, conns := time.Now(), connections(table)
 	held := func(k ipvs.DestinationKey) bool { _, ok := conns[k]; return ok }
 	unknown := func(ipvs.DestinationKey) (ipvs.Conns, bool) { return ipvs.Conns{}, false }
-	drains := v.mem.drains.Leave(v.fleet, next, held, now).
-		Adopt(table, unclaimed(next, v.mem.owned), next, now).
-		Finish(unknown, now)
+	drains := v.mem.drains.Leave(v.fleet, next, held, now)
+	drains, _ = drains.Adopt(table, unclaimed(next, v.mem.owned), next, now)
+	drains = drains.Finish(unknown, now)
 	future := fleet.Decide(fleet.Input{Config: next, Probe: d.probe, Health: v.mem.health, Drains: drains})
 	plan := api.Plan{Warnings: next.Warnings}
 	for _, c := range reconcile.Plan(desiredTable(future, v.mem.owned, next.Exclusive), table) {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -77,7 +78,11 @@ func (ds Drains) Leave(old *Fleet, next *config.Config, held func(ipvs.Destinati
 // was not running, or somebody else put them there before the service was lbd's.
 // The drain timeout is that of their service, or of the configuration if it
 // lacks that, too.
-func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{}, c *config.Config, now time.Time) Drains {
+//
+// What somebody made that lbd cannot write, such as a forwarding method that
+// cannot be set, never gets weight 0: it is not drained, so that it is deleted
+// at once, and there is an error for each.
+func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{}, c *config.Config, now time.Time) (Drains, []error) {
 	wanted := destinations(c)
 	timeouts := make(map[ipvs.ServiceKey]time.Duration, len(c.VirtualServices))
 	for i := range c.VirtualServices {
@@ -88,6 +93,7 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{
 		known[d.Key()] = true
 	}
 	out := slices.DeleteFunc(slices.Clone(ds), func(d Drain) bool { return wanted[d.Key()] })
+	var refused []error
 	for i := range table {
 		e := &table[i]
 		if _, ok := ours[e.ServiceKey]; !ok {
@@ -102,15 +108,23 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{
 			if wanted[key] || known[key] {
 				continue
 			}
+			d := dst.Destination
+			if d.Forward != ipvs.Tunnel {
+				d.Tunnel = ipvs.TunnelOptions{} // kept by the kernel, and without effect
+			}
+			if err := d.Validate(e.ServiceKey); err != nil {
+				refused = append(refused, fmt.Errorf("real server %v: %w", key, err))
+				continue
+			}
 			out = append(out, Drain{
 				Name:        e.ServiceKey.String(),
 				Service:     e.Service,
-				Destination: dst.Destination,
+				Destination: d,
 				Deadline:    now.Add(timeout),
 			})
 		}
 	}
-	return out
+	return out, refused
 }
 
 // Finish returns the drains that go on. A drain has ended when its deadline has

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -123,7 +124,11 @@ func TestAdopt(t *testing.T) {
 	ours := map[ipvs.ServiceKey]struct{}{key(vip): {}, key("192.0.2.2:80"): {}, key(left): {}}
 	c := conf(service(vip, server(rs2, 1)))
 	c.DrainTimeout, c.VirtualServices[0].DrainTimeout = 30*time.Second, 20*time.Second
-	got := drainKeys(drains.Adopt(table, ours, c, time.Unix(100, 0)))
+	adopted, refused := drains.Adopt(table, ours, c, time.Unix(100, 0))
+	if len(refused) != 0 {
+		t.Errorf("refused: want none, got %v", refused)
+	}
+	got := drainKeys(adopted)
 	want := map[string]int64{
 		"10.0.0.3:80 of TCP 192.0.2.1:80": 120,
 		"10.0.0.2:80 of TCP 192.0.2.2:80": 7,
@@ -131,6 +136,36 @@ func TestAdopt(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("drains (-want +got):\n%s", diff)
+	}
+}
+
+// What lbd could not give weight 0 is not drained. Tunnel options that the
+// forwarding method does not use are no reason.
+func TestAdoptRefuses(t *testing.T) {
+	t.Parallel()
+	odd := func(addr string, m ipvs.ForwardMethod, o ipvs.TunnelOptions) ipvs.DestinationStatus {
+		d := server(addr, 1).Destination
+		d.Forward, d.Tunnel = m, o
+		return ipvs.DestinationStatus{Destination: d}
+	}
+	entry := ipvs.TableEntry{
+		ServiceStatus: ipvs.ServiceStatus{Service: ipvs.Service{ServiceKey: key(vip), Scheduler: "wlc"}},
+		Destinations: []ipvs.DestinationStatus{
+			odd("10.0.0.4:80", ipvs.Masq, ipvs.TunnelOptions{Type: ipvs.TunnelGUE, Port: 6080}),
+			odd("10.0.0.5:8080", ipvs.Route, ipvs.TunnelOptions{}),
+			odd("10.0.0.6:80", ipvs.Bypass, ipvs.TunnelOptions{}),
+		},
+	}
+	ours := map[ipvs.ServiceKey]struct{}{key(vip): {}}
+	adopted, refused := Drains(nil).Adopt([]ipvs.TableEntry{entry}, ours, conf(service(vip)), time.Unix(100, 0))
+	if len(adopted) != 1 || adopted[0].Destination != server("10.0.0.4:80", 1).Destination {
+		t.Errorf("drains: want 10.0.0.4:80 without tunnel options, got %+v", adopted)
+	}
+	got := fmt.Sprint(refused)
+	want := "[real server 10.0.0.5:8080 of TCP 192.0.2.1:80: the Route method cannot change port 80 to 8080 " +
+		"real server 10.0.0.6:80 of TCP 192.0.2.1:80: forwarding method Bypass cannot be set]"
+	if got != want {
+		t.Errorf("refused: want\n%s\ngot\n%s", want, got)
 	}
 }
 
