@@ -186,6 +186,35 @@ func TestWarnings(t *testing.T) {
 	})
 }
 
+// To look at the host is to ask for the way to every address: a reload looks,
+// and time only where nobody has looked for long.
+func TestAdviceIsRare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.startFile(writeFile(t, goodFile))
+		want := func(n int) {
+			t.Helper()
+			r.host.mu.Lock()
+			defer r.host.mu.Unlock()
+			if r.host.looks != n {
+				t.Errorf("after %v: want %d looks, got %d", time.Since(p.started), n, r.host.looks)
+			}
+		}
+		want(1)
+		after(9 * time.Minute)
+		want(1)
+		if _, err := p.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(2)
+		after(9 * time.Minute)
+		want(2)
+		after(2 * time.Minute)
+		want(3)
+	})
+}
+
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	to := func(addr string, f ipvs.ForwardMethod) config.RealServer {

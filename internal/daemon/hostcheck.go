@@ -23,8 +23,9 @@ const probeMark = 0x6c62643f
 // modprobe for each that it does not have, and the owner waits for it.
 const maxSchedulers = 32
 
-// adviceInterval is the time between two looks at the host.
-const adviceInterval = time.Minute
+// adviceInterval is the longest time between two looks at the host. One asks the
+// kernel for the way to each address.
+const adviceInterval = 10 * time.Minute
 
 // adviser looks, now and then, for what on the host would keep the services from
 // working well. It is no business of the owner: nothing in the table depends on
@@ -35,6 +36,7 @@ type adviser struct {
 
 	// mu admits one look at a time.
 	mu       sync.Mutex
+	looked   time.Time
 	warnings atomic.Pointer[[]string]
 }
 
@@ -50,7 +52,15 @@ func (a *adviser) look(c *config.Config) []string {
 		}
 	}
 	a.warnings.Store(&now)
+	a.looked = time.Now()
 	return now
+}
+
+// due returns the time until the next look is due.
+func (a *adviser) due() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Until(a.looked.Add(adviceInterval))
 }
 
 // last returns what the last look found.
@@ -61,23 +71,29 @@ func (a *adviser) last() []string {
 	return nil
 }
 
-// runAdvice looks each adviceInterval until ctx is done. It begins once the table
-// has been tried: thousands of route look-ups must not hold up a start.
+// runAdvice looks when nobody has for an adviceInterval, until ctx is done; a
+// reload looks, too. It begins once the table has been tried: thousands of route
+// look-ups must not hold up a start.
 func (d *Daemon) runAdvice(ctx context.Context) error {
 	select {
 	case <-d.owner.tried:
 	case <-ctx.Done():
 		return nil
 	}
-	ticker := time.NewTicker(adviceInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		d.adviser.look(d.owner.view.Load().loaded.Config)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		due := d.adviser.due()
+		if due <= 0 {
+			d.adviser.look(d.owner.view.Load().loaded.Config)
+			due = d.adviser.due()
+		}
+		timer.Reset(due)
 	}
 }
 

@@ -295,6 +295,7 @@ type fakeHost struct {
 	// addresses is true for those that lbd made.
 	addresses map[VIP]bool
 	warnings  []string
+	looks     int // calls of Warnings
 	// addErr fails AddVIPs.
 	addErr error
 	// writes counts.
@@ -374,6 +375,7 @@ func (h *fakeHost) RemoveVIPs(dev string, vips []netip.Addr) (removed []netip.Ad
 func (h *fakeHost) Warnings(*config.Config) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.looks++
 	return h.warnings
 }
 
