@@ -17,8 +17,11 @@ type announcement struct {
 	present bool
 }
 
-// announce logs what changed for each real server, but not before the table has
-// acknowledged it.
+// takes says whether the table gives the real server new connections.
+func (a announcement) takes() bool { return a.present && a.weight > 0 }
+
+// announce logs what changed for each real server and service, but not before the
+// table has acknowledged it.
 func (o *owner) announce(report reconcile.Report, err error) {
 	first := o.announced == nil
 	next := make(map[ipvs.DestinationKey]announcement, len(o.announced))
@@ -56,6 +59,35 @@ func (o *owner) announce(report reconcile.Report, err error) {
 		o.log.Info("real server gone", "service", was.service, "real_server", k.Address)
 	}
 	o.announced = next
+	o.announceUsable()
+}
+
+// announceUsable logs which services lost their last usable real server, or have
+// one again, going by what has been announced of the servers. Of a new service
+// without one only a failure is news: the rest is as the configuration says.
+func (o *owner) announceUsable() {
+	next := make(map[ipvs.ServiceKey]bool, len(o.usable))
+	for i := range o.fleet.Services {
+		s := &o.fleet.Services[i]
+		if s.Leaving {
+			continue
+		}
+		is, down := false, false
+		for j := range s.Servers {
+			a := o.announced[ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}]
+			is = is || a.takes()
+			down = down || a.state == fleet.Down
+		}
+		was, known := o.usable[s.ServiceKey]
+		switch {
+		case !is && (was || !known && down):
+			o.log.Warn("virtual service has no usable real server", "service", s.Name)
+		case is && known && !was:
+			o.log.Info("virtual service has a usable real server again", "service", s.Name)
+		}
+		next[s.ServiceKey] = is
+	}
+	o.usable = next
 }
 
 // announceLevel keeps the log of a start and of first results short: that a

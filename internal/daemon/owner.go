@@ -69,8 +69,11 @@ type owner struct {
 	fleet      *fleet.Fleet
 	since      map[ipvs.DestinationKey]since
 	announced  map[ipvs.DestinationKey]announcement
-	sync       syncState
-	reloadErr  string
+	// usable says which services the log last said to have a real server that
+	// takes connections.
+	usable    map[ipvs.ServiceKey]bool
+	sync      syncState
+	reloadErr string
 	// adopted says that the table has been searched for servers that left the
 	// configuration while lbd was not running.
 	adopted bool
