@@ -29,6 +29,11 @@ type DesiredService struct {
 	// Destinations are all of its real servers in the order of the file, with
 	// the weights to program. The first wins ties.
 	Destinations []ipvs.Destination
+	// Order is the list order that the real servers had before, the newest first,
+	// for those that must be added again; see Orders. Those that are not in it come
+	// before the others, as what is new in a list does. Nil for the order of the
+	// file.
+	Order []netip.AddrPort
 }
 
 // check finds what the caller must not ask for.

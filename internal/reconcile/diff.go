@@ -27,7 +27,7 @@ type Change struct {
 //
 // Services come in the order of the file. Of each, the service is written first,
 // then the new real servers from the last to the first, since the newest wins
-// ties; then the edits, those that set a weight of 0 last, then the deletes. A
+// ties, in the order of the file or in that which is remembered; then the edits, those that set a weight of 0 last, then the deletes. A
 // service that has a server before and after has one at every step. Services
 // that are not wanted any more are deleted in the end.
 func Diff(desired Desired, actual []ipvs.TableEntry) []ipvs.Op {
@@ -90,7 +90,7 @@ func (p *planner) service(s *DesiredService, have *ipvs.TableEntry) {
 	if have == nil {
 		p.changes = append(p.changes, Change{Name: s.Name,
 			Op: ipvs.Op{Kind: ipvs.OpAddService, Service: want}})
-		p.destinations(s.Name, want, s.Destinations, nil)
+		p.destinations(s, want, nil)
 		return
 	}
 	if is := canonicalService(have.Service); is != want {
@@ -98,15 +98,18 @@ func (p *planner) service(s *DesiredService, have *ipvs.TableEntry) {
 			Op:    ipvs.Op{Kind: ipvs.OpUpdateService, Service: want},
 			Conns: sumConns(have.Destinations)})
 	}
-	p.destinations(s.Name, want, s.Destinations, have.Destinations)
+	p.destinations(s, want, have.Destinations)
 }
 
-func (p *planner) destinations(name string, s ipvs.Service, want []ipvs.Destination, have []ipvs.DestinationStatus) {
+// destinations plans the real servers of a service, whose canonical form is s.
+func (p *planner) destinations(ds *DesiredService, s ipvs.Service, have []ipvs.DestinationStatus) {
+	name, want := ds.Name, ds.Destinations
 	if same(want, have) {
 		return
 	}
 	p.index(have)
 	p.edits, p.quiesces = p.edits[:0], p.quiesces[:0]
+	adds := len(p.changes)
 	for i := len(want) - 1; i >= 0; i-- {
 		d := canonicalDestination(want[i])
 		is := p.have[d.Address]
@@ -128,6 +131,7 @@ func (p *planner) destinations(name string, s ipvs.Service, want []ipvs.Destinat
 			p.edits = append(p.edits, c)
 		}
 	}
+	sortAdds(p.changes[adds:], ds.Order)
 	p.changes = append(append(p.changes, p.edits...), p.quiesces...)
 	for i := range have {
 		a := unmap(have[i].Address)
