@@ -21,7 +21,7 @@ func (o *owner) clear(ctx context.Context) error {
 		o.mem.owned, err = map[ipvs.ServiceKey]struct{}{}, nil
 	}
 	if err == nil {
-		o.mem.health, o.mem.drains = nil, nil
+		o.mem.health, o.mem.drains, o.mem.order = nil, nil, nil
 	}
 	err = errors.Join(err,
 		o.restoreSysctls(func(string) bool { return true }),

@@ -21,6 +21,9 @@ type ledger struct {
 	// health is the last decision about each checked server.
 	health fleet.Health
 	drains fleet.Drains
+	// order is the list order of the real servers, the newest first, of services
+	// where it is not that of the file. Its lists are never written to.
+	order map[ipvs.ServiceKey][]netip.AddrPort
 	// sysctls are the values that net.ipv4.vs.* had before lbd changed them.
 	sysctls map[string]int
 	// vips are the addresses that lbd added.
@@ -34,6 +37,7 @@ func (l *ledger) clone() *ledger {
 		owned:   cloneMap(l.owned),
 		health:  cloneMap(l.health),
 		drains:  slices.Clone(l.drains),
+		order:   cloneMap(l.order),
 		sysctls: cloneMap(l.sysctls),
 		vips:    cloneMap(l.vips),
 	}
@@ -45,6 +49,7 @@ func (l *ledger) equal(o *ledger) bool {
 		maps.Equal(l.owned, o.owned) &&
 		maps.Equal(l.health, o.health) &&
 		slices.Equal(l.drains, o.drains) &&
+		maps.EqualFunc(l.order, o.order, slices.Equal) &&
 		maps.Equal(l.sysctls, o.sysctls) &&
 		maps.Equal(l.vips, o.vips)
 }
@@ -59,6 +64,7 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 		NetNS:   l.netns,
 		Owned:   cloneMap(l.owned),
 		Health:  make(map[ipvs.DestinationKey]memory.Health, len(l.health)),
+		Order:   cloneMap(l.order),
 		Sysctls: cloneMap(l.sysctls),
 		VIPs:    make(map[memory.VIP]struct{}, len(l.vips)),
 	}
@@ -88,6 +94,7 @@ func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]si
 		netns:   m.NetNS,
 		owned:   cloneMap(m.Owned),
 		health:  make(fleet.Health, len(m.Health)),
+		order:   cloneMap(m.Order),
 		sysctls: cloneMap(m.Sysctls),
 		vips:    make(map[VIP]struct{}, len(m.VIPs)),
 	}

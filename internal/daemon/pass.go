@@ -49,7 +49,8 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 		errs = append(errs, err)
 	}
 	owned := o.mem.owned
-	report, err := o.reconciler.Pass(ctx, o.engine, o.desired(f))
+	desired := desiredTable(f, o.mem, o.loaded.Exclusive)
+	report, err := o.reconciler.Pass(ctx, o.engine, desired)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -59,6 +60,7 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 		}
 	}
 	o.disown(report.Released)
+	o.mem.order = o.reconciler.Orders(desired, o.mem.order)
 	if err := o.releaseHost(f, err == nil); err != nil {
 		errs = append(errs, err)
 	}
@@ -148,20 +150,20 @@ func (o *owner) finishDrains(now time.Time) bool {
 	return true
 }
 
-// desired turns a decision into what the table should hold.
-func (o *owner) desired(f *fleet.Fleet) reconcile.Desired {
-	return desiredTable(f, o.mem.owned, o.loaded.Exclusive)
-}
-
-func desiredTable(f *fleet.Fleet, owned map[ipvs.ServiceKey]struct{}, exclusive bool) reconcile.Desired {
+// desiredTable turns a decision into what the table should hold, with what is
+// remembered of it.
+func desiredTable(f *fleet.Fleet, mem *ledger, exclusive bool) reconcile.Desired {
 	d := reconcile.Desired{
 		Services:  make([]reconcile.DesiredService, 0, len(f.Services)),
-		Owned:     owned,
+		Owned:     mem.owned,
 		Exclusive: exclusive,
 	}
 	for i := range f.Services {
 		s := &f.Services[i]
-		ds := reconcile.DesiredService{Name: s.Name, Service: s.Service, Destinations: make([]ipvs.Destination, 0, len(s.Servers))}
+		ds := reconcile.DesiredService{
+			Name: s.Name, Service: s.Service, Order: mem.order[s.ServiceKey],
+			Destinations: make([]ipvs.Destination, 0, len(s.Servers)),
+		}
 		for j := range s.Servers {
 			if s.Servers[j].Present {
 				ds.Destinations = append(ds.Destinations, s.Servers[j].Destination)

@@ -43,7 +43,7 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	drains = drains.Finish(unknown, now)
 	future := fleet.Decide(fleet.Input{Config: next, Probe: d.probe, Health: v.mem.health, Drains: drains})
 	plan := api.Plan{Warnings: next.Warnings}
-	for _, c := range reconcile.Plan(desiredTable(future, v.mem.owned, next.Exclusive), table) {
+	for _, c := range reconcile.Plan(desiredTable(future, v.mem, next.Exclusive), table) {
 		plan.Steps = append(plan.Steps, step(c, drains))
 	}
 	plan.Steps = append(plan.Steps, unwritten(v.fleet, future, conns)...)

@@ -201,3 +201,47 @@ func TestForeign(t *testing.T) {
 		}
 	})
 }
+
+// A server that came back is at the head of the list and wins ties. So it must be
+// after the table was lost, while lbd runs or not, and for no longer than the
+// service is wanted.
+func TestLostTableKeepsOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		removed := r.checked(rs3, 1)
+		removed.OnFailure = config.OnFailureRemove
+		c := conf(service(vip, server(rs2, 1), removed, server(rs4, 1)))
+		p := r.start(c)
+		after(decided)
+		if m := r.load(); len(m.Order) != 0 {
+			t.Errorf("memory of the order of the file: want none, got %v", m.Order)
+		}
+		r.net.set(rs3, errRefused)
+		after(decided)
+		r.net.set(rs3, nil)
+		after(decided)
+		const moved = "TCP 192.0.2.1:80 wlc: 10.0.0.3:80=1 10.0.0.2:80=1 10.0.0.4:80=1"
+		r.wantTable(moved)
+
+		r.table.Clear()
+		after(c.ReconcileInterval)
+		r.wantTable(moved)
+
+		p.kill()
+		r.table.Clear()
+		p = r.start(c)
+		r.wantTable(moved)
+
+		for _, next := range []*config.Config{conf(), c} {
+			if err := p.switchTo(next); err != nil {
+				t.Fatal(err)
+			}
+			after(time.Minute)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=1 10.0.0.3:80=1 10.0.0.4:80=1")
+		if m := r.load(); len(m.Order) != 0 {
+			t.Errorf("memory of the order of the file: want none, got %v", m.Order)
+		}
+	})
+}

@@ -17,7 +17,7 @@ type Memory struct {
 	// Health is the last decision about each checked real server.
 	Health map[ipvs.DestinationKey]Health
 	// Order is the list order of the real servers of a service, the newest
-	// first, for engines that do not keep it themselves.
+	// first, where it is not that of the configuration.
 	Order map[ipvs.ServiceKey][]netip.AddrPort
 	// Drains are the real servers that left the configuration and still have
 	// connections, in the order in which they left.
