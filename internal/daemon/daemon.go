@@ -107,10 +107,10 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 			defer close(d.stopped)
 			return d.owner.run(ctx)
 		}},
-		{"mirror", d.mirror.run},
-		{"checks", d.runChecks},
+		{"mirror", d.onceTried(d.mirror.run)},
+		{"checks", d.onceTried(d.monitor.Run)},
 		{"reloads", d.runReloads},
-		{"advice", d.runAdvice},
+		{"advice", d.onceTried(d.runAdvice)},
 		{"watchdog", d.runWatchdog},
 		{"readiness", d.runReadiness},
 	}
@@ -120,15 +120,19 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 	return runTasks(ctx, tasks...)
 }
 
-// runChecks starts the checks once the table has been tried: the first results
-// of a start must find the table as it was left.
-func (d *Daemon) runChecks(ctx context.Context) error {
-	select {
-	case <-d.owner.tried:
-	case <-ctx.Done():
-		return nil
+// onceTried returns a task that waits until the table has been tried. The first
+// results of checks must find the table as it was left, and neither thousands of
+// route look-ups nor readings of a table that is being filled may hold up a
+// start.
+func (d *Daemon) onceTried(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-d.owner.tried:
+			return run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return d.monitor.Run(ctx)
 }
 
 // runReadiness tells the service manager once the table has followed the

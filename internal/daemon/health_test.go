@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 func TestFirstPass(t *testing.T) {
@@ -14,6 +15,28 @@ func TestFirstPass(t *testing.T) {
 		r := newRig(t)
 		r.start(conf(service(vip, server(rs2, 3), server(rs3, 2), server(rs4, 1))))
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2 10.0.0.4:80=1")
+	})
+}
+
+// Whoever looks does not hold up the first pass.
+func TestFirstPassAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var reads int
+		r.table.SetHooks(hooks(func(ipvs.Op) {
+			time.Sleep(10 * time.Second)
+			reads = r.table.Requests().Reads
+		}))
+		p := r.begin(conf(service(vip, server(rs2, 3))))
+		after(time.Minute)
+		// One looks for servers that left the configuration, one is the pass's.
+		if reads != 2 {
+			t.Errorf("reads before the last write of the first pass: want 2, got %d", reads)
+		}
+		if st := p.mustStatus(); st.Mirror.CountsAgeSeconds < 0 {
+			t.Errorf("mirror after the first pass: want counts, got %+v", st.Mirror)
+		}
 	})
 }
 

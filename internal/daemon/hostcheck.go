@@ -72,14 +72,8 @@ func (a *adviser) last() []string {
 }
 
 // runAdvice looks when nobody has for an adviceInterval, until ctx is done; a
-// reload looks, too. It begins once the table has been tried: thousands of route
-// look-ups must not hold up a start.
+// reload looks, too.
 func (d *Daemon) runAdvice(ctx context.Context) error {
-	select {
-	case <-d.owner.tried:
-	case <-ctx.Done():
-		return nil
-	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
