@@ -24,9 +24,8 @@ func (a announcement) takes() bool { return a.present && a.weight > 0 }
 // table has acknowledged it.
 func (o *owner) announce(report reconcile.Report, err error) {
 	first := o.announced == nil
-	next := make(map[ipvs.DestinationKey]announcement, len(o.announced))
-	written := writtenServers(report)
-	acked := func(k ipvs.DestinationKey) bool { return err == nil || written[k] }
+	next := make(map[ipvs.DestinationKey]announcement, o.fleet.Size())
+	acked := acknowledged(report, err)
 	for i := range o.fleet.Services {
 		s := &o.fleet.Services[i]
 		for j := range s.Servers {
@@ -41,8 +40,13 @@ func (o *owner) announce(report reconcile.Report, err error) {
 				continue
 			}
 			next[k] = is
-			if was != is {
-				o.log.Log(context.Background(), announceLevel(was, is, known, first), "real server "+string(rs.State),
+			if was == is {
+				continue
+			}
+			// Asked first: a start has as many of these as there are servers.
+			ctx, level := context.Background(), announceLevel(was, is, known, first)
+			if o.log.Enabled(ctx, level) {
+				o.log.Log(ctx, level, "real server "+string(rs.State),
 					"service", s.Name, "real_server", rs.Address, "weight", rs.Weight,
 					"present", rs.Present, "reason", rs.Reason)
 			}

@@ -120,33 +120,37 @@ func (o *owner) noteOutcome(err error, now time.Time) {
 // noteDrains notes since when the table has had the weight 0 of each draining
 // server.
 func (o *owner) noteDrains(report reconcile.Report, err error, now time.Time) {
-	acked := make(map[ipvs.DestinationKey]time.Time, len(o.mem.drains))
-	written := writtenServers(report)
+	drained := make(map[ipvs.DestinationKey]time.Time, len(o.mem.drains))
+	acked := acknowledged(report, err)
 	for _, d := range o.mem.drains {
 		k := d.Key()
 		if at, ok := o.drained[k]; ok {
-			acked[k] = at
-		} else if err == nil || written[k] {
-			acked[k] = now
+			drained[k] = at
+		} else if acked(k) {
+			drained[k] = now
 		}
 	}
-	o.drained = acked
+	o.drained = drained
 }
 
-// writtenServers returns the real servers of which the table took a write.
-func writtenServers(report reconcile.Report) map[ipvs.DestinationKey]bool {
-	written := make(map[ipvs.DestinationKey]bool)
+// acknowledged returns whether the table has a real server as decided: all of
+// them after a success, else those of which it took a write.
+func acknowledged(report reconcile.Report, err error) func(ipvs.DestinationKey) bool {
+	if err == nil {
+		return func(ipvs.DestinationKey) bool { return true }
+	}
+	written := make(map[ipvs.DestinationKey]bool, len(report.Changes))
 	for _, c := range report.Changes {
 		if c.Destination.Address.IsValid() {
 			written[ipvs.DestinationKey{Service: c.Op.Service.ServiceKey, Address: c.Destination.Address}] = true
 		}
 	}
-	return written
+	return func(k ipvs.DestinationKey) bool { return written[k] }
 }
 
 // noteStates notes since when each server has been in its state.
 func (o *owner) noteStates(now time.Time) {
-	next := make(map[ipvs.DestinationKey]since, len(o.since))
+	next := make(map[ipvs.DestinationKey]since, o.fleet.Size())
 	for i := range o.fleet.Services {
 		s := &o.fleet.Services[i]
 		for j := range s.Servers {

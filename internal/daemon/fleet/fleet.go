@@ -64,6 +64,15 @@ type Fleet struct {
 	Health Health
 }
 
+// Size returns the number of real servers.
+func (f *Fleet) Size() int {
+	n := 0
+	for i := range f.Services {
+		n += len(f.Services[i].Servers)
+	}
+	return n
+}
+
 // Service is a decision about one virtual service.
 type Service struct {
 	// Name is the name in the configuration, or the last one there.
