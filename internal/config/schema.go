@@ -162,13 +162,13 @@ var serviceKeys = []key{
 	{name: "protocol", kind: kindString, def: "tcp", enum: []string{"tcp", "udp", "sctp"},
 		doc: "Protocol; not with fwmark."},
 	{name: "scheduler", kind: kindString, def: "wlc", example: "wlc",
-		doc: "The kernel's scheduler: " + kernelSchedulerList + ", or another that this host's kernel has."},
+		doc: "The kernel's scheduler: " + kernelSchedulerList + ", or another that this host's kernel has. To change it leaves the service without a scheduler for an instant, some tens of milliseconds, in which the kernel refuses new connections."},
 	{name: "scheduler_flags", kind: kindWords, enum: []string{"sh-port", "sh-fallback", "mh-port", "mh-fallback"},
 		doc: "Flags of sh and mh: hash the client's port too; take another real server where the chosen one has weight 0."},
 	{name: "persistence", kind: kindObject, null: true, object: persistenceObject, off: true,
 		doc: "Sends a client to the real server that it had before. Left out or empty, the service is not persistent."},
 	{name: "one_packet", kind: kindBool, def: "false",
-		doc: "Schedules each datagram by itself; only with UDP or fwmark. Connections are not counted then, so lc, wlc, sed and nq are refused."},
+		doc: "Schedules each datagram by itself; only with UDP or fwmark. Connections are not counted then, so lc, wlc, sed and nq are refused. With masq replies are not translated back."},
 }
 
 var serverObject = newObject("a real server", []key{
@@ -217,7 +217,7 @@ var topObject = newObject("the file", []key{
 	{name: "on_exit", kind: kindString, def: "keep", enum: []string{"keep", "clear"},
 		doc: "What happens to the virtual services when lbd stops: keep leaves them working, clear removes what lbd owns."},
 	{name: "vip_interface", kind: kindString, def: `""`,
-		doc: "Interface, such as lo or a dummy device, that lbd gives the services' addresses, and takes back only its own; empty for none."},
+		doc: "Interface, such as lo or a dummy device, that lbd gives the services' addresses, and takes back only its own; empty for none. Linux answers ARP for such an IPv4 address on every link, unless arp_ignore forbids it, but neighbour discovery for an IPv6 address only on the link of the interface that has it: route that address to this host, or name the interface of the link."},
 	{name: "exclusive", kind: kindBool, def: "false",
 		doc: "Removes virtual services that lbd does not own. Otherwise they are listed as foreign and left alone."},
 	{name: "reconcile_interval", kind: kindDuration, def: "30s", min: 100 * millisecond, max: hour,

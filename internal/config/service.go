@@ -252,7 +252,7 @@ func (p *parser) parseServers(d *serviceDraft, svc *VirtualService) []RealServer
 	}
 	clear(p.servers)
 	list := make([]RealServer, 0, count)
-	allZero := true
+	allZero, masq := true, false
 	for item := n.first; item != nil && !p.full; item = item.next {
 		rs := &list[:len(list)+1][len(list)]
 		if !p.parseServer(item, d, svc, rs) {
@@ -261,9 +261,13 @@ func (p *parser) parseServers(d *serviceDraft, svc *VirtualService) []RealServer
 		}
 		list = list[:len(list)+1]
 		allZero = allZero && rs.Weight == 0
+		masq = masq || rs.Forward == ipvs.Masq
 	}
 	if allZero && len(list) > 0 {
 		p.warnf(d.at, "virtual service %s: every real server has weight 0: it refuses connections", svc.Name)
+	}
+	if masq && svc.Flags&ipvs.FlagOnePacket != 0 {
+		p.warnOnePacketMasq(d, svc)
 	}
 	if len(list) == 0 {
 		return nil
@@ -377,6 +381,15 @@ func (p *parser) onePacket(d *serviceDraft, svc *VirtualService) {
 	}
 	if needsCounts(d.scheduler) {
 		p.errorf(at, "one_packet: connections are not counted, so %s would always take the first real server: use rr, wrr, sh, mh or twos", d.scheduler)
+	}
+}
+
+// warnOnePacketMasq warns of replies that go wrong. ip_vs_conn_hash leaves out the
+// connection of a single packet, so ip_vs_out_hook finds none for the reply and
+// lets it through as it is; only the engine sip makes a new one there.
+func (p *parser) warnOnePacketMasq(d *serviceDraft, svc *VirtualService) {
+	if svc.Persistence.Engine != "sip" {
+		p.warnf(orNode(d.onePacketAt, d.at), "one_packet with forwarding masq: the kernel does not translate replies back, which reach the client from the real server's own address: use route or tunnel unless nobody replies")
 	}
 }
 
