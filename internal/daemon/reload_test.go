@@ -293,7 +293,7 @@ virtual_services:
 			t.Fatal(err)
 		}
 		want := api.Plan{Steps: []api.Step{
-			{Op: "update service", Service: "web", Change: "scheduler wlc -> wrr"},
+			{Op: "update service", Service: "web", Change: "scheduler wlc -> wrr (refuses new connections for an instant)"},
 			{Op: "add destination", Service: "web", RealServer: "10.0.0.4:80", Change: "weight 1, forwarding Masq"},
 			{Op: "update destination", Service: "web", RealServer: "10.0.0.2:80", Change: "weight 3 -> 4"},
 			{Op: "drain destination", Service: "web", RealServer: "10.0.0.3:80", Change: "weight 2 -> 0; deleted when no connection is active, in 5m0s at the latest", ActiveConnections: 5},

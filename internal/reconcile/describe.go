@@ -17,7 +17,15 @@ func (c Change) Describe() string {
 	case ipvs.OpAddDestination:
 		return describeDestination(c.Destination)
 	case ipvs.OpUpdateService:
-		return arrows(serviceAttributes(c.ServiceBefore, c.Op.Service))
+		attributes := serviceAttributes(c.ServiceBefore, c.Op.Service)
+		for i := range attributes {
+			if attributes[i].name == "scheduler" {
+				// ip_vs_edit_service takes the old one away and waits for every
+				// user of it before it binds the new one.
+				attributes[i].after += " (refuses new connections for an instant)"
+			}
+		}
+		return arrows(attributes)
 	case ipvs.OpUpdateDestination:
 		return arrows(destinationAttributes(c.DestinationBefore, c.Destination))
 	default:

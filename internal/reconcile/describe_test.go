@@ -37,7 +37,7 @@ func TestChangeString(t *testing.T) {
 		{Change{Op: ipvs.Op{Kind: ipvs.OpAddService, Service: sh}},
 			"add service TCP 192.0.2.10:80: scheduler sh, flags sh-fallback+sh-port, persistence 5m0s, netmask 255.255.0.0, persistence engine sip"},
 		{Change{Op: ipvs.Op{Kind: ipvs.OpUpdateService, Service: sh}, ServiceBefore: web},
-			"update service TCP 192.0.2.10:80: scheduler wlc -> sh, flags none -> sh-fallback+sh-port, persistence off -> 5m0s, netmask 255.255.255.255 -> 255.255.0.0, persistence engine none -> sip"},
+			"update service TCP 192.0.2.10:80: scheduler wlc -> sh (refuses new connections for an instant), flags none -> sh-fallback+sh-port, persistence off -> 5m0s, netmask 255.255.255.255 -> 255.255.0.0, persistence engine none -> sip"},
 		{Change{Op: ipvs.Op{Kind: ipvs.OpUpdateService, Service: odd}, ServiceBefore: web},
 			"update service TCP 192.0.2.10:80: flags none -> one-packet+flag-1+0x100"},
 		{Change{Op: ipvs.Op{Kind: ipvs.OpUpdateService, Service: v6Wide}, ServiceBefore: v6},
