@@ -77,9 +77,9 @@ func (o *owner) announceUsable() {
 			continue
 		}
 		is, down := false, false
-		for j := range s.Servers {
+		for j := 0; j < len(s.Servers) && !is; j++ {
 			a := o.announced[ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}]
-			is = is || a.takes()
+			is = a.takes()
 			down = down || a.state == fleet.Down
 		}
 		was, known := o.usable[s.ServiceKey]
