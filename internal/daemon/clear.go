@@ -9,7 +9,7 @@ import (
 )
 
 // clear removes what lbd owns: its services, then its addresses, and gives back
-// the sysctls. It goes by the memory alone, carries on after an error, and
+// the sysctls and timeouts. It goes by the memory alone, carries on after an error, and
 // forgets what is done. The owner must not be running.
 func (o *owner) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
@@ -25,6 +25,7 @@ func (o *owner) clear(ctx context.Context) error {
 	}
 	err = errors.Join(err,
 		o.restoreSysctls(func(string) bool { return true }),
+		o.restoreTimeouts(ctx, ipvs.Timeouts{}),
 		o.removeVIPs(func(VIP) bool { return true }),
 	)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/netnstest"
@@ -29,10 +30,11 @@ func TestNetnsClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.Save(memory.Memory{
-		NetNS:   ns.Path(),
-		Owned:   map[ipvs.ServiceKey]struct{}{key(vip): {}},
-		Sysctls: map[string]int{"expire_nodest_conn": 0},
-		VIPs:    map[memory.VIP]struct{}{{Interface: "lo", Prefix: netip.MustParsePrefix("192.0.2.1/32")}: {}},
+		NetNS:    ns.Path(),
+		Owned:    map[ipvs.ServiceKey]struct{}{key(vip): {}},
+		Sysctls:  map[string]int{"expire_nodest_conn": 0},
+		Timeouts: ipvs.Timeouts{TCP: 15 * time.Minute},
+		VIPs:     map[memory.VIP]struct{}{{Interface: "lo", Prefix: netip.MustParsePrefix("192.0.2.1/32")}: {}},
 	})
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)

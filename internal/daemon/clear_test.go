@@ -110,6 +110,7 @@ func TestClearWithoutIPVS(t *testing.T) {
 		r := newRig(t)
 		c := conf(service(vip, server(rs2, 1)))
 		c.VIPInterface = "lo"
+		c.Timeouts = ipvs.Timeouts{TCP: time.Hour}
 		r.start(c).kill()
 		r.table.SetAvailable(false)
 		if err := r.cleaner().clear(context.Background()); err != nil {
@@ -118,7 +119,7 @@ func TestClearWithoutIPVS(t *testing.T) {
 		if _, vips := r.host.state(); len(vips) != 0 {
 			t.Errorf("addresses: want none, got %v", vips)
 		}
-		if m := r.load(); len(m.Owned)+len(m.Health)+len(m.Drains)+len(m.Sysctls)+len(m.VIPs) != 0 {
+		if m := r.load(); len(m.Owned)+len(m.Health)+len(m.Drains)+len(m.Sysctls)+len(m.VIPs) != 0 || m.Timeouts != (ipvs.Timeouts{}) {
 			t.Errorf("memory: want nothing, got %+v", m)
 		}
 	})

@@ -140,16 +140,69 @@ func TestVIPsFail(t *testing.T) {
 	})
 }
 
+// Timeouts are set where the configuration has some, and what was there before
+// is given back when it has them no more, and by a clear.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		want := func(when string, tcp, fin, udp time.Duration) {
+			t.Helper()
+			want := ipvs.Timeouts{TCP: tcp, TCPFin: fin, UDP: udp}
+			if got, err := r.table.Timeouts(t.Context()); err != nil || got != want {
+				t.Errorf("timeouts %s: want %v, got %v, %v", when, want, got, err)
+			}
+		}
+		if err := r.table.SetTimeouts(t.Context(), ipvs.Timeouts{TCP: 10 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		with := func(to ipvs.Timeouts) *config.Config {
+			c := conf(service(vip, server(rs2, 1)))
+			c.Timeouts = to
+			return c
+		}
+		both := with(ipvs.Timeouts{TCP: time.Hour, UDP: time.Minute})
+		r.start(both).kill()
+		want("of the configuration", time.Hour, 2*time.Minute, time.Minute)
+
+		p := r.start(both)
+		if err := p.switchTo(with(ipvs.Timeouts{UDP: 2 * time.Minute})); err != nil {
+			t.Fatal(err)
+		}
+		want("after one left the configuration", 10*time.Minute, 2*time.Minute, 2*time.Minute)
+		p.kill()
+		if err := r.cleaner().clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want("after a clear", 10*time.Minute, 2*time.Minute, 5*time.Minute)
+		if m := r.load(); m.Timeouts != (ipvs.Timeouts{}) {
+			t.Errorf("memory after a clear: want no timeouts, got %v", m.Timeouts)
+		}
+	})
+}
+
+// What cannot be remembered is not changed.
+func TestTimeoutsAreRememberedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.saveErr = errRefused
+		before, err := r.table.Timeouts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		c := conf(service(vip, server(rs2, 1)))
 		c.Timeouts = ipvs.Timeouts{TCP: time.Hour}
 		r.start(c)
-		want := ipvs.Timeouts{TCP: time.Hour, TCPFin: 2 * time.Minute, UDP: 5 * time.Minute}
-		if got, err := r.table.Timeouts(t.Context()); err != nil || got != want {
-			t.Errorf("timeouts: want %v, got %v, %v", want, got, err)
+		if got, err := r.table.Timeouts(t.Context()); err != nil || got != before {
+			t.Errorf("timeouts with a full disk: want %v, got %v, %v", before, got, err)
+		}
+		r.mu.Lock()
+		r.saveErr = nil
+		r.mu.Unlock()
+		after(time.Minute)
+		if got, err := r.table.Timeouts(t.Context()); err != nil || got.TCP != time.Hour || r.load().Timeouts != (ipvs.Timeouts{TCP: before.TCP}) {
+			t.Errorf("timeouts: want 1h and %v remembered, got %v, %v and %v", before.TCP, got.TCP, err, r.load().Timeouts)
 		}
 	})
 }

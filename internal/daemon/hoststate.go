@@ -1,13 +1,13 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/ipvs"
@@ -22,11 +22,12 @@ func (o *owner) prepareHost(ctx context.Context, f *fleet.Fleet) error {
 // releaseHost gives back what the services no longer need. Addresses wait until
 // the table followed the configuration, so that no service loses its address
 // before it is gone.
-func (o *owner) releaseHost(f *fleet.Fleet, synced bool) error {
+func (o *owner) releaseHost(ctx context.Context, f *fleet.Fleet, synced bool) error {
 	err := o.restoreSysctls(func(name string) bool {
 		_, ok := o.loaded.Sysctls[name]
 		return !ok
 	})
+	err = errors.Join(err, o.restoreTimeouts(ctx, o.loaded.Timeouts))
 	if synced {
 		wanted := o.wantedVIPs(f)
 		err = errors.Join(err, o.removeVIPs(func(v VIP) bool {
@@ -106,11 +107,12 @@ func (o *owner) setTimeouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want = ipvs.Timeouts{
-		TCP:    cmp.Or(want.TCP, have.TCP),
-		TCPFin: cmp.Or(want.TCPFin, have.TCPFin),
-		UDP:    cmp.Or(want.UDP, have.UDP),
+	old := o.mem.timeouts
+	o.mem.timeouts = whereSet(old, old, whereSet(want, have, ipvs.Timeouts{}))
+	if err := o.remember(); err != nil {
+		return err
 	}
+	want = whereSet(want, want, have)
 	if want == have {
 		return nil
 	}
@@ -119,6 +121,38 @@ func (o *owner) setTimeouts(ctx context.Context) error {
 	}
 	o.log.Info("timeouts set", "tcp", want.TCP, "tcp_fin", want.TCPFin, "udp", want.UDP)
 	return nil
+}
+
+// restoreTimeouts gives back those that keep does not set.
+func (o *owner) restoreTimeouts(ctx context.Context, keep ipvs.Timeouts) error {
+	old := whereSet(keep, ipvs.Timeouts{}, o.mem.timeouts)
+	if old == (ipvs.Timeouts{}) {
+		return nil
+	}
+	switch err := o.engine.SetTimeouts(ctx, old); {
+	case err == nil:
+		o.log.Info("timeouts restored", "tcp", old.TCP, "tcp_fin", old.TCPFin, "udp", old.UDP)
+	case !errors.Is(err, ipvs.ErrNotAvailable): // else they went away with the module
+		return err
+	}
+	o.mem.timeouts = whereSet(keep, o.mem.timeouts, ipvs.Timeouts{})
+	return nil
+}
+
+// whereSet returns the timeouts of t where mask is not zero, and those of other
+// elsewhere.
+func whereSet(mask, t, other ipvs.Timeouts) ipvs.Timeouts {
+	choose := func(mask, t, other time.Duration) time.Duration {
+		if mask != 0 {
+			return t
+		}
+		return other
+	}
+	return ipvs.Timeouts{
+		TCP:    choose(mask.TCP, t.TCP, other.TCP),
+		TCPFin: choose(mask.TCPFin, t.TCPFin, other.TCPFin),
+		UDP:    choose(mask.UDP, t.UDP, other.UDP),
+	}
 }
 
 // wantedVIPs returns the addresses of the services on the VIP interface.

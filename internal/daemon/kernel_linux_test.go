@@ -142,6 +142,10 @@ func TestKernelDaemon(t *testing.T) {
 	two := r.ns.Listen("tcp", "10.0.0.2:80")
 	r.ns.Listen("tcp", "10.0.0.3:80")
 	before := r.ns.Sysctl("net.ipv4.vs.expire_nodest_conn")
+	timeouts, err := r.table.Timeouts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, stop := r.start()
 	r.wantWeights("10.0.0.2:80=3 10.0.0.3:80=2")
 	if !strings.Contains(fmt.Sprint(r.ns.Addrs("lo")), "192.0.2.1/32") {
@@ -199,6 +203,9 @@ func TestKernelDaemon(t *testing.T) {
 	}
 	if got := r.ns.Sysctl("net.ipv4.vs.expire_nodest_conn"); got != before {
 		t.Errorf("expire_nodest_conn after clear: want %s, got %s", before, got)
+	}
+	if got, err := r.table.Timeouts(t.Context()); err != nil || got != timeouts {
+		t.Errorf("timeouts after clear: want %v, got %v, %v", timeouts, got, err)
 	}
 }
 

@@ -26,6 +26,9 @@ type ledger struct {
 	order map[ipvs.ServiceKey][]netip.AddrPort
 	// sysctls are the values that net.ipv4.vs.* had before lbd changed them.
 	sysctls map[string]int
+	// timeouts are those of the engine before lbd changed them; zero where it did
+	// not.
+	timeouts ipvs.Timeouts
 	// vips are the addresses that lbd added.
 	vips map[VIP]struct{}
 }
@@ -33,13 +36,14 @@ type ledger struct {
 // clone returns a copy that shares nothing that is written to.
 func (l *ledger) clone() *ledger {
 	return &ledger{
-		netns:   l.netns,
-		owned:   cloneMap(l.owned),
-		health:  cloneMap(l.health),
-		drains:  slices.Clone(l.drains),
-		order:   cloneMap(l.order),
-		sysctls: cloneMap(l.sysctls),
-		vips:    cloneMap(l.vips),
+		netns:    l.netns,
+		owned:    cloneMap(l.owned),
+		health:   cloneMap(l.health),
+		drains:   slices.Clone(l.drains),
+		order:    cloneMap(l.order),
+		sysctls:  cloneMap(l.sysctls),
+		timeouts: l.timeouts,
+		vips:     cloneMap(l.vips),
 	}
 }
 
@@ -51,22 +55,26 @@ func (l *ledger) equal(o *ledger) bool {
 		slices.Equal(l.drains, o.drains) &&
 		maps.EqualFunc(l.order, o.order, slices.Equal) &&
 		maps.Equal(l.sysctls, o.sysctls) &&
+		l.timeouts == o.timeouts &&
 		maps.Equal(l.vips, o.vips)
 }
 
 // empty reports whether lbd has nothing on the host.
-func (l *ledger) empty() bool { return len(l.owned)+len(l.sysctls)+len(l.vips) == 0 }
+func (l *ledger) empty() bool {
+	return len(l.owned)+len(l.sysctls)+len(l.vips) == 0 && l.timeouts == ipvs.Timeouts{}
+}
 
 // memory returns the ledger as it is stored at now. states says since when each
 // server has been in its state.
 func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) memory.Memory {
 	m := memory.Memory{
-		NetNS:   l.netns,
-		Owned:   cloneMap(l.owned),
-		Health:  make(map[ipvs.DestinationKey]memory.Health, len(l.health)),
-		Order:   cloneMap(l.order),
-		Sysctls: cloneMap(l.sysctls),
-		VIPs:    make(map[memory.VIP]struct{}, len(l.vips)),
+		NetNS:    l.netns,
+		Owned:    cloneMap(l.owned),
+		Health:   make(map[ipvs.DestinationKey]memory.Health, len(l.health)),
+		Order:    cloneMap(l.order),
+		Sysctls:  cloneMap(l.sysctls),
+		Timeouts: l.timeouts,
+		VIPs:     make(map[memory.VIP]struct{}, len(l.vips)),
 	}
 	for k, down := range l.health {
 		h := memory.Health{Down: down}
@@ -91,12 +99,13 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 // that were down have been so.
 func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]since) {
 	l := &ledger{
-		netns:   m.NetNS,
-		owned:   cloneMap(m.Owned),
-		health:  make(fleet.Health, len(m.Health)),
-		order:   cloneMap(m.Order),
-		sysctls: cloneMap(m.Sysctls),
-		vips:    make(map[VIP]struct{}, len(m.VIPs)),
+		netns:    m.NetNS,
+		owned:    cloneMap(m.Owned),
+		health:   make(fleet.Health, len(m.Health)),
+		order:    cloneMap(m.Order),
+		sysctls:  cloneMap(m.Sysctls),
+		timeouts: m.Timeouts,
+		vips:     make(map[VIP]struct{}, len(m.VIPs)),
 	}
 	states := make(map[ipvs.DestinationKey]since)
 	for k, h := range m.Health {

@@ -61,7 +61,7 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	}
 	o.disown(report.Released)
 	o.mem.order = o.reconciler.Orders(desired, o.mem.order)
-	if err := o.releaseHost(f, err == nil); err != nil {
+	if err := o.releaseHost(ctx, f, err == nil); err != nil {
 		errs = append(errs, err)
 	}
 	if err := o.remember(); err != nil && forgetful == nil {

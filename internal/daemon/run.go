@@ -162,6 +162,9 @@ type absent struct {
 // Table returns the error.
 func (a absent) Table(context.Context) ([]ipvs.TableEntry, error) { return nil, a.err }
 
+// SetTimeouts returns the error.
+func (a absent) SetTimeouts(context.Context, ipvs.Timeouts) error { return a.err }
+
 // reason says why the engine is what it is.
 func reason(c *config.Config) string {
 	if c.Engine == config.EngineKernel {

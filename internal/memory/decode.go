@@ -67,6 +67,7 @@ func (d *decoder) decode(fields map[string]json.RawMessage, uptime time.Duration
 		{"order", d.order},
 		{"drains", d.drains},
 		{"sysctls", d.sysctls},
+		{"timeouts", d.timeouts},
 		{"vips", d.vips},
 	} {
 		if raw, ok := fields[field.name]; ok {
@@ -191,6 +192,19 @@ func (d *decoder) sysctls(raw json.RawMessage) {
 		}
 		d.memory.Sysctls[name] = v
 	}
+}
+
+func (d *decoder) timeouts(raw json.RawMessage) {
+	j, ok := decodeInto[timeoutsJSON](d, "timeouts", raw)
+	if !ok {
+		return
+	}
+	t := ipvs.Timeouts{TCP: duration(j.TCPMS), TCPFin: duration(j.TCPFinMS), UDP: duration(j.UDPMS)}
+	if err := t.Validate(); err != nil {
+		d.warn("timeouts: %v", err)
+		return
+	}
+	d.memory.Timeouts = t
 }
 
 func (d *decoder) vips(raw json.RawMessage) {

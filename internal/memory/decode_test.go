@@ -90,6 +90,10 @@ func TestLoadTolerates(t *testing.T) {
 		{"sysctls of another type", "sysctls", "7", func(m *Memory) { m.Sysctls = nil }, true},
 		{"sysctl with a path", "sysctls", `{"../../kernel/panic": 1, "": 2, "a.b": 3, "expire_nodest_conn": 0, "x": "y"}`,
 			func(m *Memory) { m.Sysctls = map[string]int{"expire_nodest_conn": 0} }, true},
+		{"no timeouts", "timeouts", "", func(m *Memory) { m.Timeouts = ipvs.Timeouts{} }, false},
+		{"timeouts of another type", "timeouts", `["tcp"]`, func(m *Memory) { m.Timeouts = ipvs.Timeouts{} }, true},
+		{"timeout of another type", "timeouts", `{"tcp_ms": 900000, "udp_ms": "x"}`, func(m *Memory) { m.Timeouts = ipvs.Timeouts{} }, true},
+		{"timeout that no engine takes", "timeouts", `{"tcp_ms": 1}`, func(m *Memory) { m.Timeouts = ipvs.Timeouts{} }, true},
 		{"some bad addresses", "vips", `[{"interface": "lo", "prefix": "192.0.2.10/32"}, {"interface": "lo"}, {"prefix": "192.0.2.10/32"}, {"interface": "lo", "prefix": "192.0.2.10/99"}, null]`,
 			func(m *Memory) {
 				m.VIPs = map[VIP]struct{}{{"lo", netip.MustParsePrefix("192.0.2.10/32")}: {}}

@@ -29,18 +29,25 @@ type header struct {
 // forms, durations are milliseconds.
 type document struct {
 	header
-	NetNS   string                           `json:"netns"`
-	Owned   []string                         `json:"owned"`
-	Health  map[string]map[string]healthJSON `json:"health"`
-	Order   map[string][]netip.AddrPort      `json:"order"`
-	Drains  []drainJSON                      `json:"drains"`
-	Sysctls map[string]int                   `json:"sysctls"`
-	VIPs    []vipJSON                        `json:"vips"`
+	NetNS    string                           `json:"netns"`
+	Owned    []string                         `json:"owned"`
+	Health   map[string]map[string]healthJSON `json:"health"`
+	Order    map[string][]netip.AddrPort      `json:"order"`
+	Drains   []drainJSON                      `json:"drains"`
+	Sysctls  map[string]int                   `json:"sysctls"`
+	Timeouts timeoutsJSON                     `json:"timeouts"`
+	VIPs     []vipJSON                        `json:"vips"`
 }
 
 type healthJSON struct {
 	Down  bool  `json:"down"`
 	ForMS int64 `json:"for_ms"`
+}
+
+type timeoutsJSON struct {
+	TCPMS    int64 `json:"tcp_ms"`
+	TCPFinMS int64 `json:"tcp_fin_ms"`
+	UDPMS    int64 `json:"udp_ms"`
 }
 
 type vipJSON struct {
@@ -86,6 +93,11 @@ func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, err
 		Order:  make(map[string][]netip.AddrPort, len(m.Order)),
 		Drains: make([]drainJSON, 0, len(m.Drains)),
 		VIPs:   make([]vipJSON, 0, len(m.VIPs)),
+		Timeouts: timeoutsJSON{
+			TCPMS:    m.Timeouts.TCP.Milliseconds(),
+			TCPFinMS: m.Timeouts.TCPFin.Milliseconds(),
+			UDPMS:    m.Timeouts.UDP.Milliseconds(),
+		},
 	}
 	for k := range m.Owned {
 		d.Owned = append(d.Owned, k.String())

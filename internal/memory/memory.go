@@ -25,6 +25,8 @@ type Memory struct {
 	// Sysctls are the values of net.ipv4.vs.* before lbd changed them, by their
 	// last word.
 	Sysctls map[string]int
+	// Timeouts are the engine's before lbd changed them; zero where it did not.
+	Timeouts ipvs.Timeouts
 	// VIPs are the addresses that lbd added.
 	VIPs map[VIP]struct{}
 }

@@ -129,7 +129,8 @@ func full() Memory {
 			Destination: ipvs.Destination{Address: netip.MustParseAddrPort("10.0.0.4:80"), Forward: ipvs.Route},
 			Remaining:   time.Second,
 		}},
-		Sysctls: map[string]int{"expire_nodest_conn": 0, "conn_reuse_mode": 1},
+		Sysctls:  map[string]int{"expire_nodest_conn": 0, "conn_reuse_mode": 1},
+		Timeouts: ipvs.Timeouts{TCP: 15 * time.Minute, UDP: 5 * time.Minute},
 		VIPs: map[VIP]struct{}{
 			{"lo", netip.MustParsePrefix("192.0.2.10/32")}:        {},
 			{"dummy0", netip.MustParsePrefix("2001:db8::10/128")}: {},
