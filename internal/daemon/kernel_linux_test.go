@@ -209,6 +209,27 @@ func TestKernelDaemon(t *testing.T) {
 	}
 }
 
+// The list that decides ties is as it was after somebody emptied the table: the
+// server that came back is still the first.
+func TestKernelLostTableKeepsOrder(t *testing.T) {
+	r := newKernelRig(t, strings.Replace(kernelConfig, "name: web", "name: web\n    on_failure: remove", 1))
+	r.ns.Listen("tcp", "10.0.0.2:80")
+	three := r.ns.Listen("tcp", "10.0.0.3:80")
+	client, _ := r.start()
+	r.wantWeights("10.0.0.2:80=3 10.0.0.3:80=2")
+	three.Close()
+	r.wantWeights("10.0.0.2:80=3")
+	r.ns.Listen("tcp", "10.0.0.3:80")
+	r.wantWeights("10.0.0.3:80=2 10.0.0.2:80=3")
+	if err := r.table.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := client.Reconcile(t.Context()); err != nil || len(res.Steps) != 3 {
+		t.Errorf("reconcile: want 3 steps, got %+v, %v", res, err)
+	}
+	r.wantWeights("10.0.0.3:80=2 10.0.0.2:80=3")
+}
+
 // To be stopped in the middle of the start is no failure.
 func TestKernelStoppedInStart(t *testing.T) {
 	r := newKernelRig(t, kernelConfig)
