@@ -45,7 +45,10 @@ type Client struct {
 	names     names
 	servers   int // how many the last table had
 
+	// Counts asks the kernel with reader, which has a socket of its own: it would
+	// wait for a running Apply otherwise. Nil in reader itself.
 	counts countsReader
+	reader *Client
 }
 
 // link is an open socket and what was asked of the kernel on it.
@@ -70,29 +73,44 @@ type conn interface {
 }
 
 func newClient(dial func() (*link, error), proc procOpener) *Client {
+	c := newSocket(dial)
+	c.proc = proc
+	c.counts = newCountsReader(proc)
+	c.reader = newSocket(dial)
+	return c
+}
+
+// newSocket returns a client that has no files of /proc.
+func newSocket(dial func() (*link, error)) *Client {
 	return &Client{
 		dial:  dial,
-		proc:  proc,
 		lock:  make(chan struct{}, 1),
 		rbuf:  make([]byte, readBufferSize),
 		names: make(names),
-
-		counts: newCountsReader(proc),
 	}
 }
 
 // Close releases the client's descriptors. A call that is running ends first;
 // later calls fail.
 func (c *Client) Close() error {
+	if !c.shut() {
+		return nil
+	}
+	c.reader.shut()
+	c.counts.close()
+	return c.proc.close()
+}
+
+// shut closes the socket for good and reports whether that was still to be done.
+func (c *Client) shut() bool {
 	c.lock <- struct{}{}
 	defer func() { <-c.lock }()
 	if c.closed {
-		return nil
+		return false
 	}
 	c.closed = true
 	c.drop()
-	c.counts.close()
-	return c.proc.close()
+	return true
 }
 
 // drop gives up the socket: what arrives on it can no longer be told apart.

@@ -23,30 +23,44 @@ type DestinationCounts struct {
 // /proc/net/ip_vs, which has no persistent counts, thresholds, tunnels and
 // statistics. It does not wait for a running Apply.
 //
-// It is not a snapshot: the file is made as it is read, and a service that is
-// added or deleted meanwhile can hide another for once.
+// The file can lack services. Up to Linux 7.0 the services of all network
+// namespaces are in one hash table. What goes on in the file steps through all
+// of them and counts the foreign ones, too, but what takes the file up again
+// after each buffer of 4 KiB counts only the namespace's own (ip_vs_info_seq_next
+// and ip_vs_info_array in net/netfilter/ipvs/ip_vs_ctl.c; net-next 74455a5b4326
+// gave each namespace its table). So where containers use IPVS, each buffer
+// skips as many services as it met foreign ones. Nothing in the file tells, so
+// the keys of all services are asked for over netlink, which counts alike in
+// both places, and those that the file lacks are read over netlink.
 //
-// The file does not say whether a firewall mark service is IPv4 or IPv6. The
-// family is that of its real servers, unless all use the Tunnel method, which
-// may cross families; then the netlink table is asked too. Where the same mark
-// exists for both families with nothing but tunneled servers, the two are told
-// apart by their order, which is the same in the file and in the netlink table.
-// If somebody deletes and re-creates one of them between those two readings,
-// their counts are swapped for once.
+// It is not a snapshot: the file is made as it is read, and so are the answers.
+// A service that somebody adds or deletes meanwhile, in any namespace, can hide
+// another for once, if it does so in both; and see Table.
 func (c *Client) Counts(ctx context.Context) ([]DestinationCounts, error) {
-	counts, err := c.counts.read(ctx)
-	if err == nil && counts.unresolved() {
-		var list []ServiceStatus
-		err = c.run(ctx, func() error {
-			list, err = c.servicesInOrder(ctx)
-			return err
-		})
-		counts.resolve(list)
+	t, err := c.counts.read(ctx)
+	if err == nil {
+		err = c.reader.run(ctx, func() error { return c.reader.complete(ctx, t) })
 	}
 	if err != nil {
 		return nil, &Error{Op: "read counts", Err: err}
 	}
-	return counts.list(), nil
+	return t.list(), nil
+}
+
+// complete adds to t what the kernel has and t lacks.
+func (c *Client) complete(ctx context.Context, t *countsTable) error {
+	keys, err := c.serviceKeys(ctx)
+	if err != nil {
+		return err
+	}
+	var list []DestinationStatus
+	for _, k := range t.missing(keys) {
+		if list, err = c.destinations(ctx, k, list[:0]); err != nil {
+			return err
+		}
+		t.add(k, list)
+	}
+	return nil
 }
 
 // procOpener opens files of /proc/net in the client's network namespace.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"slices"
 	"strconv"
 )
 
@@ -179,42 +178,59 @@ func (t *countsTable) server(line []byte) error {
 	return nil
 }
 
-// unresolved reports whether the netlink table is needed to know a family. A
-// service without real servers has no counts, so nobody needs its family.
-func (t *countsTable) unresolved() bool {
-	return slices.ContainsFunc(t.services, func(s countsService) bool {
-		return s.key.Family == 0 && s.to > s.from
-	})
-}
-
-// resolve gives firewall mark services the families that they have in the
-// netlink table, which lists them in the same order. One that is not in there
-// has been deleted; its family stays unknown.
-func (t *countsTable) resolve(list []ServiceStatus) {
-	families := make(map[uint32][]Family)
-	for _, s := range list {
-		if s.FWMark != 0 && !slices.Contains(families[s.FWMark], s.Family) {
-			families[s.FWMark] = append(families[s.FWMark], s.Family)
+// missing returns the services of keys, a dump, that the table lacks, without
+// doubles. It gives firewall mark services of the table the family that the dump
+// says. Where that is not sure, for both have the mark, the service is missing.
+func (t *countsTable) missing(keys []ServiceKey) []ServiceKey {
+	has := make(map[ServiceKey]bool, len(keys))
+	for _, s := range t.services {
+		if s.key.Family != 0 {
+			has[s.key] = true
 		}
 	}
-	// A family that the real servers have shown is taken first: if one of the
-	// two has been deleted, what is left is the other's.
-	for _, s := range t.services {
-		if s.key.FWMark != 0 && s.key.Family != 0 {
-			left := families[s.key.FWMark]
-			families[s.key.FWMark] = slices.DeleteFunc(left, func(f Family) bool { return f == s.key.Family })
+	marks := make(map[uint32]Family) // the family of a mark, 0 for both
+	for _, k := range keys {
+		if k.FWMark == 0 {
+			continue
+		}
+		if f, ok := marks[k.FWMark]; ok && f != k.Family {
+			marks[k.FWMark] = 0
+		} else {
+			marks[k.FWMark] = k.Family
 		}
 	}
 	for i := range t.services {
 		s := &t.services[i]
-		if s.key.FWMark == 0 || s.key.Family != 0 {
+		if s.key.Family != 0 {
 			continue
 		}
-		if left := families[s.key.FWMark]; len(left) > 0 {
-			t.setFamily(s, left[0])
-			families[s.key.FWMark] = left[1:]
+		known := s.key
+		known.Family = marks[s.key.FWMark]
+		if known.Family != 0 && !has[known] {
+			has[known] = true
+			t.setFamily(s, known.Family)
 		}
 	}
+	var list []ServiceKey
+	for _, k := range keys {
+		if !has[k] {
+			has[k] = true
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// add appends a service and its real servers.
+func (t *countsTable) add(k ServiceKey, list []DestinationStatus) {
+	s := countsService{key: k, from: len(t.counts)}
+	for i := range list {
+		d := DestinationCounts{DestinationKey: DestinationKey{k, list[i].Address}, Weight: list[i].Weight}
+		d.Conns.Active, d.Conns.Inactive = list[i].Conns.Active, list[i].Conns.Inactive
+		t.counts = append(t.counts, d)
+	}
+	s.to = len(t.counts)
+	t.services = append(t.services, s)
 }
 
 // list returns the counts without those of a service that came twice and those

@@ -179,13 +179,38 @@ func decodeService(payload []byte, n names) (ServiceStatus, error) {
 }
 
 func decodeServiceNest(b []byte, n names) (s ServiceStatus, err error) {
+	svc, stats, stats64, err := decodeServiceConfig(b, n)
+	if err != nil {
+		return ServiceStatus{}, err
+	}
+	s.Service = svc
+	if s.Stats, err = decodeStats(stats, stats64); err != nil {
+		return ServiceStatus{}, err
+	}
+	return s, nil
+}
+
+// decodeServiceKey is decodeService for the key alone. It skips the statistics,
+// which are most of the message.
+func decodeServiceKey(payload []byte, n names) (ServiceKey, error) {
+	nest, err := nested(payload, attrService)
+	var s Service
+	if err == nil {
+		s, _, _, err = decodeServiceConfig(nest, n)
+	}
+	if err != nil {
+		return ServiceKey{}, fmt.Errorf("service: %w", err)
+	}
+	return s.ServiceKey, nil
+}
+
+// decodeServiceConfig leaves the statistics undecoded.
+func decodeServiceConfig(b []byte, n names) (s Service, stats, stats64 []byte, err error) {
 	var (
 		seen     uint32
 		addr     []byte
 		port     uint16
 		netmask  []byte
-		stats    []byte
-		stats64  []byte
 		protocol uint16
 	)
 	a := attrs{b: b}
@@ -226,22 +251,22 @@ func decodeServiceNest(b []byte, n names) (s ServiceStatus, err error) {
 		}
 	}
 	if a.err != nil {
-		return ServiceStatus{}, a.err
+		return Service{}, nil, nil, a.err
 	}
 	if err := missing(seen, svcAF, svcSchedName, svcFlags, svcTimeout, svcNetmask); err != nil {
-		return ServiceStatus{}, err
+		return Service{}, nil, nil, err
 	}
 	if s.FWMark == 0 {
 		if err := missing(seen, svcProtocol, svcAddr, svcPort); err != nil {
-			return ServiceStatus{}, err
+			return Service{}, nil, nil, err
 		}
 		if protocol > 255 {
-			return ServiceStatus{}, fmt.Errorf("service protocol %d is unknown", protocol)
+			return Service{}, nil, nil, fmt.Errorf("service protocol %d is unknown", protocol)
 		}
 		s.Protocol = Protocol(protocol)
 		ip, err := address("service address", s.Family, addr)
 		if err != nil {
-			return ServiceStatus{}, err
+			return Service{}, nil, nil, err
 		}
 		s.Address = netip.AddrPortFrom(ip, port)
 	}
@@ -250,11 +275,7 @@ func decodeServiceNest(b []byte, n names) (s ServiceStatus, err error) {
 	} else {
 		s.Persistence.Netmask = Netmask{binary.BigEndian.Uint32(netmask), true}.canonical(IPv4)
 	}
-	s.Stats, err = decodeStats(stats, stats64)
-	if err != nil {
-		return ServiceStatus{}, err
-	}
-	return s, nil
+	return s, stats, stats64, nil
 }
 
 // decodeDest decodes the first-level attributes of a real server's message into

@@ -27,6 +27,9 @@ type fakeKernel struct {
 	// received is called when a datagram was read, interrupt before a deadline in
 	// the past is set; nil for nothing.
 	received, interrupt func()
+	// reader is what Counts asks. It says that there are no services unless it is
+	// given another answer.
+	reader *fakeKernel
 
 	mu       sync.Mutex
 	wake     chan struct{}
@@ -38,18 +41,39 @@ type fakeKernel struct {
 }
 
 func newFakeKernel(t *testing.T, answer func(k *fakeKernel, sent []byte)) (*fakeKernel, *Client) {
-	k := &fakeKernel{t: t, answer: answer, wake: make(chan struct{}, 1), maxOps: 1000,
-		resolve: func() (uint16, error) { return fakeFamily, nil }}
-	c := newClient(func() (*link, error) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.dials++
-		k.queue = nil
-		// A number that wraps around in the tests.
-		return &link{conn: fakeConn{k}, seq: ^uint32(0) - 3, maxOps: k.maxOps, maxBytes: 160 << 10}, nil
-	}, fakeProc{})
+	k := newFakeSocket(t, answer)
+	k.reader = newFakeSocket(t, dumpKeys())
+	c := newClient(k.dial, fakeProc{})
+	c.reader.dial = k.reader.dial
 	t.Cleanup(func() { c.Close() })
 	return k, c
+}
+
+func newFakeSocket(t *testing.T, answer func(k *fakeKernel, sent []byte)) *fakeKernel {
+	return &fakeKernel{t: t, answer: answer, wake: make(chan struct{}, 1), maxOps: 1000,
+		resolve: func() (uint16, error) { return fakeFamily, nil }}
+}
+
+func (k *fakeKernel) dial() (*link, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dials++
+	k.queue = nil
+	// A number that wraps around in the tests.
+	return &link{conn: fakeConn{k}, seq: ^uint32(0) - 3, maxOps: k.maxOps, maxBytes: 160 << 10}, nil
+}
+
+// dumpKeys answers a dump of services with those of the keys.
+func dumpKeys(keys ...ServiceKey) func(k *fakeKernel, sent []byte) {
+	return func(k *fakeKernel, sent []byte) { k.dumpServices(requests(k.t, sent)[0].seq, keys) }
+}
+
+func (k *fakeKernel) dumpServices(seq uint32, keys []ServiceKey) {
+	for _, key := range keys {
+		s := ServiceStatus{Service: Service{ServiceKey: key, Scheduler: "wlc"}}
+		k.reply(bodyMessage(seq, flagMulti, cmdNewService, appendServiceStatus(nil, s)))
+	}
+	k.reply(doneMessage(seq, 0))
 }
 
 func (k *fakeKernel) reply(datagram ...[]byte) {

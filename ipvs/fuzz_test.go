@@ -21,6 +21,9 @@ func FuzzDecodeService(f *testing.F) {
 			}
 			return
 		}
+		if k, err := decodeServiceKey(b, make(names)); err != nil || k != s.ServiceKey {
+			t.Fatalf("key %v, %v; want %v", k, err, s.ServiceKey)
+		}
 		again, err := decodeService(appendServiceStatus(nil, s), nil)
 		if err != nil || again != s {
 			t.Fatalf("decoded again\n%+v, %v; want\n%+v", again, err, s)
@@ -151,8 +154,10 @@ func FuzzParseCounts(f *testing.F) {
 				}
 			}
 		}
-		table.unresolved()
-		table.resolve(nil)
+		keys := []ServiceKey{MarkService(IPv4, 7), MarkService(IPv6, 0x12345), testService(80).ServiceKey}
+		for _, k := range table.missing(keys) {
+			table.add(k, []DestinationStatus{{Destination: testDest(1)}})
+		}
 		for _, d := range table.list() {
 			if d.Service.Family == 0 || !d.Address.IsValid() {
 				t.Fatalf("listed %+v", d)

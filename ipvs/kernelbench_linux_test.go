@@ -124,6 +124,14 @@ func BenchmarkKernelCounts(b *testing.B) {
 	reportListing(b, ns)
 }
 
+// BenchmarkKernelCountsNamespaces has as many services in another namespace, so
+// that /proc/net/ip_vs lacks half of the table.
+func BenchmarkKernelCountsNamespaces(b *testing.B) {
+	other, _ := kernelClient(b)
+	mustApply(b, other, benchTable()...)
+	BenchmarkKernelCounts(b)
+}
+
 // reportListing compares with the median of three runs of ipvsadm -Ln.
 func reportListing(b *testing.B, ns *netnstest.NS) {
 	b.Helper()

@@ -1,11 +1,14 @@
 package ipvs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -60,8 +63,8 @@ func TestCounts(t *testing.T) {
 			t.Fatalf("counts (-want +got):\n%s", diff)
 		}
 	}
-	if len(k.sent) != 0 {
-		t.Errorf("the kernel was asked %d times, want never", len(k.sent))
+	if len(k.sent) != 0 || len(k.reader.sent) != 2 {
+		t.Errorf("the kernel was asked %d times, and for services %d times; want 0 and 2", len(k.sent), len(k.reader.sent))
 	}
 
 	c.counts.drop()
@@ -81,41 +84,70 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCountsFamilies has the same firewall mark for both families, with nothing
-// but tunneled servers, so that only the order in the netlink table tells.
-func TestCountsFamilies(t *testing.T) {
+// TestCountsMissing has a file that lacks services, and firewall mark services
+// with nothing but tunneled servers, whose families the file does not tell.
+func TestCountsMissing(t *testing.T) {
 	const text = countsHeading +
+		"TCP  C000020A:0050 wlc  \n" +
+		"  -> 0A000001:0050      Masq    1      0          0         \n" +
 		"FWM  00000007 wlc \n" +
 		"  -> 0A000002:0000      Tunnel  1      0          0         \n" +
 		"FWM  00000008 wlc \n" +
 		"  -> 0A000003:0000      Tunnel  2      0          0         \n" +
-		"FWM  00000007 wlc \n" +
-		"  -> 0A000004:0000      Tunnel  3      0          0         \n" +
 		"FWM  00000009 wlc \n" +
 		"  -> 0A000005:0000      Tunnel  4      0          0         \n" +
 		"FWM  0000000A wlc \n" +
 		"  -> 0A000006:0000      Tunnel  5      0          0         \n" +
 		"FWM  0000000A wlc \n" +
-		"  -> 0A000007:0000      Route   6      0          0         \n"
-	mark := func(f Family, m uint32) Service {
-		return Service{ServiceKey: MarkService(f, m), Scheduler: "wlc"}
+		"  -> 0A000007:0000      Route   6      0          0         \n" +
+		"FWM  0000000B wlc \n" +
+		"  -> 0A000008:0000      Tunnel  7      0          0         \n" +
+		"FWM  0000000B wlc \n" +
+		"  -> 0A000009:0000      Route   8      0          0         \n"
+	web, lost, empty := testService(80).ServiceKey, testService(81).ServiceKey, testService(82).ServiceKey
+	mark := MarkService
+	lacking := map[ServiceKey]string{
+		lost:          "10.0.1.1:81",
+		empty:         "",
+		mark(IPv6, 7): "10.0.1.2:0",
+		mark(IPv4, 7): "10.0.1.3:0",
+		// Of both families the file has one, and its server does not tell which.
+		mark(IPv6, 10): "10.0.1.4:0",
 	}
-	_, c := newFakeKernel(t, func(k *fakeKernel, sent []byte) {
-		seq := requests(t, sent)[0].seq
-		// Mark 9 has gone. The doubles are of a dump that was changed under way.
-		for _, s := range []Service{testService(80), mark(IPv6, 7), mark(IPv6, 7), mark(IPv6, 8), mark(IPv4, 7),
-			mark(IPv4, 10), mark(IPv6, 10)} {
-			k.reply(bodyMessage(seq, flagMulti, cmdNewService, appendServiceStatus(nil, ServiceStatus{Service: s})))
+	k, c := newFakeKernel(t, nil)
+	var asked []ServiceKey
+	k.reader.answer = func(k *fakeKernel, sent []byte) {
+		r := requests(t, sent)[0]
+		if r.cmd == cmdGetService {
+			// Mark 9 and one of mark 11 have gone. The doubles are of a dump that was
+			// changed under way.
+			k.dumpServices(r.seq, []ServiceKey{web, lost, lost, mark(IPv6, 7), mark(IPv6, 8), mark(IPv6, 8), mark(IPv4, 7),
+				mark(IPv6, 7), mark(IPv4, 10), empty, mark(IPv6, 10), mark(IPv4, 11)})
+			return
 		}
-		k.reply(doneMessage(seq, 0))
-	})
+		for key, addr := range lacking {
+			if !bytes.Equal(appendServiceKeyNest(nil, key), r.payload) {
+				continue
+			}
+			asked = append(asked, key)
+			if addr != "" {
+				d := DestinationStatus{Conns: Conns{Active: 1, Inactive: 2, Persistent: 3}}
+				d.Destination = Destination{Address: netip.MustParseAddrPort(addr), Weight: 1, Forward: Tunnel}
+				k.reply(bodyMessage(r.seq, flagMulti, cmdNewDest, appendDestStatus(nil, d)))
+			}
+		}
+		k.reply(doneMessage(r.seq, 0))
+	}
 	c.counts.proc = fakeProc{countsFile: text}
 	want := []DestinationCounts{
-		counts(MarkService(IPv6, 7), "10.0.0.2:0", 1, 0, 0),
-		counts(MarkService(IPv6, 8), "10.0.0.3:0", 2, 0, 0),
-		counts(MarkService(IPv4, 7), "10.0.0.4:0", 3, 0, 0),
-		counts(MarkService(IPv6, 10), "10.0.0.6:0", 5, 0, 0),
-		counts(MarkService(IPv4, 10), "10.0.0.7:0", 6, 0, 0),
+		counts(web, "10.0.0.1:80", 1, 0, 0),
+		counts(mark(IPv6, 8), "10.0.0.3:0", 2, 0, 0),
+		counts(mark(IPv4, 10), "10.0.0.7:0", 6, 0, 0),
+		counts(mark(IPv4, 11), "10.0.0.9:0", 8, 0, 0),
+		counts(lost, "10.0.1.1:81", 1, 1, 2),
+		counts(mark(IPv6, 7), "10.0.1.2:0", 1, 1, 2),
+		counts(mark(IPv4, 7), "10.0.1.3:0", 1, 1, 2),
+		counts(mark(IPv6, 10), "10.0.1.4:0", 1, 1, 2),
 	}
 	got, err := c.Counts(t.Context())
 	if err != nil {
@@ -123,6 +155,17 @@ func TestCountsFamilies(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, testOptions); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	wantAsked := []ServiceKey{lost, mark(IPv6, 7), mark(IPv4, 7), empty, mark(IPv6, 10)}
+	if diff := cmp.Diff(wantAsked, asked, testOptions); diff != "" {
+		t.Errorf("asked for the real servers of (-want +got):\n%s", diff)
+	}
+
+	k.reader.answer = func(k *fakeKernel, sent []byte) {
+		k.reply(errorMessage(requests(t, sent)[0].seq, syscall.EPERM))
+	}
+	if got, err := c.Counts(t.Context()); !errors.Is(err, os.ErrPermission) || got != nil {
+		t.Errorf("without permission: %v, %v; want %v", got, err, os.ErrPermission)
 	}
 }
 

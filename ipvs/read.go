@@ -69,20 +69,7 @@ func (c *Client) Table(ctx context.Context) (table []TableEntry, err error) {
 	return table, nil
 }
 
-func (c *Client) services(ctx context.Context) ([]ServiceStatus, error) {
-	list, err := c.servicesInOrder(ctx)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(list, func(a, b ServiceStatus) int { return a.ServiceKey.Compare(b.ServiceKey) })
-	// A service that is put in while the kernel dumps shifts the others, and one
-	// comes twice.
-	return slices.CompactFunc(list, func(a, b ServiceStatus) bool { return a.ServiceKey == b.ServiceKey }), nil
-}
-
-// servicesInOrder returns the services in the order of the kernel's hash table,
-// doubles included.
-func (c *Client) servicesInOrder(ctx context.Context) (list []ServiceStatus, err error) {
+func (c *Client) services(ctx context.Context) (list []ServiceStatus, err error) {
 	err = c.dumpWhole(ctx, cmdGetService, cmdNewService, nil,
 		func() { list = list[:0] },
 		func(b []byte) error {
@@ -95,7 +82,24 @@ func (c *Client) servicesInOrder(ctx context.Context) (list []ServiceStatus, err
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	return list, nil
+	slices.SortStableFunc(list, func(a, b ServiceStatus) int { return a.ServiceKey.Compare(b.ServiceKey) })
+	// A service that is put in while the kernel dumps shifts the others, and one
+	// comes twice.
+	return slices.CompactFunc(list, func(a, b ServiceStatus) bool { return a.ServiceKey == b.ServiceKey }), nil
+}
+
+// serviceKeys returns the keys of the services in no order, doubles included.
+func (c *Client) serviceKeys(ctx context.Context) (keys []ServiceKey, err error) {
+	err = c.dumpWhole(ctx, cmdGetService, cmdNewService, nil,
+		func() { keys = keys[:0] },
+		func(b []byte) error {
+			k, err := decodeServiceKey(b, c.names)
+			if err == nil {
+				keys = append(keys, k)
+			}
+			return err
+		})
+	return keys, err
 }
 
 func (c *Client) service(ctx context.Context, k ServiceKey) (s ServiceStatus, err error) {
