@@ -83,6 +83,9 @@ func (ds Drains) Leave(old *Fleet, next *config.Config, held func(ipvs.Destinati
 // cannot be set, never gets weight 0: it is not drained, so that it is deleted
 // at once, and there is an error for each.
 func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{}, c *config.Config, now time.Time) (Drains, []error) {
+	if len(ds)+len(table) == 0 {
+		return nil, nil
+	}
 	wanted := destinations(c)
 	timeouts := make(map[ipvs.ServiceKey]time.Duration, len(c.VirtualServices))
 	for i := range c.VirtualServices {
@@ -152,7 +155,11 @@ func (d Drain) idle(c ipvs.Conns) bool {
 
 // destinations returns the real servers of a configuration.
 func destinations(c *config.Config) map[ipvs.DestinationKey]bool {
-	m := make(map[ipvs.DestinationKey]bool)
+	n := 0
+	for i := range c.VirtualServices {
+		n += len(c.VirtualServices[i].RealServers)
+	}
+	m := make(map[ipvs.DestinationKey]bool, n)
 	for i := range c.VirtualServices {
 		vs := &c.VirtualServices[i]
 		for j := range vs.RealServers {
