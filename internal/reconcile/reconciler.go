@@ -150,7 +150,10 @@ func (p *pass) round(ctx context.Context) error {
 		return err
 	}
 	changes := p.refused.drop(Plan(p.desired, actual))
-	p.report.Changes = slices.Grow(p.report.Changes, len(changes))
+	if len(p.report.Changes) == 0 {
+		// What is acknowledged moves up in place: a first programming is megabytes.
+		p.report.Changes = changes[:0]
+	}
 	p.ops = slices.Grow(p.ops, min(len(changes), maxBatch))
 	var failed []error
 	for batch := range slices.Chunk(changes, maxBatch) {
