@@ -32,6 +32,8 @@ type Daemon struct {
 
 	hangup  <-chan os.Signal
 	reloads chan reloadRequest
+	// settled, if not nil, is called when the table has been tried.
+	settled func()
 	// stopped is closed when the owner takes no more requests.
 	stopped chan struct{}
 }
@@ -113,6 +115,13 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 		{"advice", d.onceTried(d.runAdvice)},
 		{"watchdog", d.runWatchdog},
 		{"readiness", d.runReadiness},
+	}
+	if d.settled != nil {
+		tasks = append(tasks, task{"settling", d.onceTried(func(ctx context.Context) error {
+			d.settled()
+			<-ctx.Done()
+			return nil
+		})})
 	}
 	if l != nil {
 		tasks = append(tasks, task{"control socket", func(ctx context.Context) error { return server.Run(ctx, l) }})

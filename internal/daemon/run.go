@@ -42,6 +42,8 @@ type Options struct {
 // Run runs the daemon until ctx is done. The error is a *ConfigError if the
 // configuration cannot be used, and a *memory.LockedError if another lbd runs.
 func Run(ctx context.Context, o Options) (err error) {
+	restoreGC := delayGC()
+	defer restoreGC()
 	cfg, err := load(o.ConfigFile)
 	if err != nil {
 		return err
@@ -88,6 +90,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	d.settled = restoreGC
 	d.engineReason = reason(cfg.Config)
 	d.engineVersion = m.version
 	o.Logger.Info("starting", "version", version.String(), "config", cfg.file, "engine", "kernel", "ipvs", m.version)
