@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -233,6 +234,41 @@ func TestDrainOfTakeOver(t *testing.T) {
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3", "TCP 192.0.2.2:80 wlc: 10.0.0.2:80=1 10.0.0.3:80=0")
 		after(time.Minute + 2*time.Second)
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3", "TCP 192.0.2.2:80 wlc: 10.0.0.2:80=1")
+	})
+}
+
+// A service of somebody else that came into the configuration and left it again
+// while the disk was full never was lbd's, and its servers are not drained.
+func TestDrainOfUnclaimed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		without := conf(service(vip, server(rs2, 3)))
+		p := r.start(without)
+		theirs := service(vip2).Service
+		if err := r.table.Do(
+			ipvs.Op{Kind: ipvs.OpAddService, Service: theirs},
+			ipvs.Op{Kind: ipvs.OpAddDestination, Service: theirs, Destination: server(rs3, 2).Destination},
+			ipvs.Op{Kind: ipvs.OpAddDestination, Service: theirs, Destination: server(rs2, 2).Destination},
+		); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute) // the counts have them
+		setSaveErr := func(err error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.saveErr = err
+		}
+		setSaveErr(errRefused)
+		if err := p.switchTo(conf(service(vip, server(rs2, 3)), service(vip2, server(rs2, 1)))); !errors.Is(err, errRefused) {
+			t.Fatalf("reload with a full disk: want %v, got %v", errRefused, err)
+		}
+		setSaveErr(nil)
+		if err := p.switchTo(without); err != nil {
+			t.Fatal(err)
+		}
+		after(10 * time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3", "TCP 192.0.2.2:80 wlc: 10.0.0.2:80=2 10.0.0.3:80=2")
 	})
 }
 

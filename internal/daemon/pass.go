@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
@@ -97,6 +98,13 @@ func (o *owner) status(p *healthcheck.Probe) healthcheck.Status {
 // that become lbd's, which somebody else may have filled.
 func (o *owner) adopt(ctx context.Context) error {
 	ours := unclaimed(o.loaded.Config, o.mem.owned)
+	o.mem.drains = slices.DeleteFunc(slices.Clone(o.mem.drains), func(d fleet.Drain) bool {
+		// A service that left the configuration before it was written down as
+		// lbd's is still somebody else's.
+		_, wanted := ours[d.Service.ServiceKey]
+		_, owned := o.mem.owned[d.Service.ServiceKey]
+		return !wanted && !owned
+	})
 	if o.adopted && len(ours) == 0 {
 		return nil
 	}
