@@ -76,13 +76,17 @@ func (o *owner) announceUsable() {
 		if s.Leaving {
 			continue
 		}
-		is, down := false, false
+		is, down, told := false, false, false
 		for j := 0; j < len(s.Servers) && !is; j++ {
-			a := o.announced[ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}]
+			a, ok := o.announced[ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}]
 			is = a.takes()
 			down = down || a.state == fleet.Down
+			told = told || ok
 		}
 		was, known := o.usable[s.ServiceKey]
+		if !known && !told {
+			continue // the table has not taken it yet
+		}
 		switch {
 		case !is && (was || !known && down):
 			o.log.Warn("virtual service has no usable real server", "service", s.Name)

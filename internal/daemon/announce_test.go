@@ -59,6 +59,25 @@ func TestLastServerDownUnacknowledged(t *testing.T) {
 	})
 }
 
+// A service that the table takes late has not been without a real server before.
+func TestFirstServerLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.saveErr = errRefused // nothing can be claimed
+		r.start(conf(service(vip, r.checked(rs2, 3))))
+		r.mu.Lock()
+		r.saveErr = nil
+		r.mu.Unlock()
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3")
+		r.wantLogged(usableAgain, 0)
+		r.net.set(rs2, errRefused)
+		after(time.Minute)
+		r.wantLogged(noneUsable, 1)
+	})
+}
+
 // A start with a server that was down says so, and a service that leaves the file
 // is no alarm.
 func TestLastServerDownBefore(t *testing.T) {
