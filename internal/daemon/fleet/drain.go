@@ -87,9 +87,9 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{
 		return nil, nil
 	}
 	wanted := destinations(c)
-	timeouts := make(map[ipvs.ServiceKey]time.Duration, len(c.VirtualServices))
+	services := make(map[ipvs.ServiceKey]*config.VirtualService, len(c.VirtualServices))
 	for i := range c.VirtualServices {
-		timeouts[c.VirtualServices[i].ServiceKey] = c.VirtualServices[i].DrainTimeout
+		services[c.VirtualServices[i].ServiceKey] = &c.VirtualServices[i]
 	}
 	known := make(map[ipvs.DestinationKey]bool, len(ds))
 	for _, d := range ds {
@@ -102,9 +102,10 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{
 		if _, ok := ours[e.ServiceKey]; !ok {
 			continue
 		}
-		timeout, ok := timeouts[e.ServiceKey]
-		if !ok {
-			timeout = c.DrainTimeout
+		name, service, timeout := e.ServiceKey.String(), e.Service, c.DrainTimeout
+		if vs, ok := services[e.ServiceKey]; ok {
+			// The table may say otherwise until the pass has edited it.
+			name, service, timeout = vs.Name, vs.Service, vs.DrainTimeout
 		}
 		for _, dst := range e.Destinations {
 			key := ipvs.DestinationKey{Service: e.ServiceKey, Address: dst.Address}
@@ -120,8 +121,8 @@ func (ds Drains) Adopt(table []ipvs.TableEntry, ours map[ipvs.ServiceKey]struct{
 				continue
 			}
 			out = append(out, Drain{
-				Name:        e.ServiceKey.String(),
-				Service:     e.Service,
+				Name:        name,
+				Service:     service,
 				Destination: d,
 				Deadline:    now.Add(timeout),
 			})

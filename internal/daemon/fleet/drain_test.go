@@ -139,6 +139,22 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// A service is as the configuration says, not as the table did before: when it
+// leaves, too, while a server of it drains, nothing of it may change back.
+func TestAdoptService(t *testing.T) {
+	t.Parallel()
+	vs := service(vip, server(rs2, 1))
+	e := ipvs.TableEntry{
+		ServiceStatus: ipvs.ServiceStatus{Service: ipvs.Service{ServiceKey: key(vip), Scheduler: "rr"}},
+		Destinations:  []ipvs.DestinationStatus{{Destination: server(rs3, 1).Destination}},
+	}
+	adopted, _ := Drains(nil).Adopt([]ipvs.TableEntry{e}, map[ipvs.ServiceKey]struct{}{key(vip): {}}, conf(vs), time.Unix(100, 0))
+	f := Decide(Input{Config: conf(), Drains: adopted})
+	if len(f.Services) != 1 || f.Services[0].Service != vs.Service || f.Services[0].Name != vs.Name {
+		t.Errorf("leaving service: want %s, %+v, got %+v", vs.Name, vs.Service, f.Services)
+	}
+}
+
 // What lbd could not give weight 0 is not drained. Tunnel options that the
 // forwarding method does not use are no reason.
 func TestAdoptRefuses(t *testing.T) {
