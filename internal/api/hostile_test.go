@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -470,4 +471,41 @@ func TestFewFilesAtOnce(t *testing.T) {
 	if got := int(most.Load()); got > lim.files {
 		t.Errorf("files at once: want at most %d, got %d", lim.files, got)
 	}
+}
+
+// broken is a listener that fails after one connection.
+type broken struct{ conns chan net.Conn }
+
+func (l broken) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	default:
+		return nil, net.ErrClosed
+	}
+}
+
+func (broken) Close() error { return nil }
+
+func (broken) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+
+// A stop that comes while Run waits for the last connections of a listener that
+// broke does not keep it from returning.
+func TestRunStoppedWhileItEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		client, server := net.Pipe()
+		defer client.Close()
+		l := broken{make(chan net.Conn, 1)}
+		l.conns <- server
+		s := NewServer(fixture(), Options{})
+		time.AfterFunc(s.limits.grace/2, cancel)
+		if err := s.Run(ctx, l); err != nil {
+			t.Errorf("want no error after a stop, got %v", err)
+		}
+		if ctx.Err() == nil {
+			t.Error("Run did not wait for the connection")
+		}
+	})
 }

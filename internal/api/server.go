@@ -100,8 +100,10 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(newLimitListener(l, s.limits.conns)) }()
 	var err error
+	ended := false
 	select {
 	case err = <-served:
+		ended = true
 	case <-ctx.Done():
 	}
 	grace, stop := context.WithTimeout(base, s.limits.grace)
@@ -110,8 +112,10 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		srv.Close()
 	}
 	cancel()
-	if ctx.Err() != nil {
+	if !ended {
 		<-served
+	}
+	if ctx.Err() != nil {
 		err = nil
 	}
 	conns.Wait()
