@@ -197,6 +197,11 @@ func TestTimeoutsAreRememberedFirst(t *testing.T) {
 		if got, err := r.table.Timeouts(t.Context()); err != nil || got != before {
 			t.Errorf("timeouts with a full disk: want %v, got %v, %v", before, got, err)
 		}
+		// Somebody changes them meanwhile: these are what lbd will replace.
+		before.TCP = 20 * time.Minute
+		if err := r.table.SetTimeouts(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
 		r.mu.Lock()
 		r.saveErr = nil
 		r.mu.Unlock()

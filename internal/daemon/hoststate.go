@@ -110,6 +110,7 @@ func (o *owner) setTimeouts(ctx context.Context) error {
 	old := o.mem.timeouts
 	o.mem.timeouts = whereSet(old, old, whereSet(want, have, ipvs.Timeouts{}))
 	if err := o.remember(); err != nil {
+		o.mem.timeouts = old
 		return err
 	}
 	want = whereSet(want, want, have)
