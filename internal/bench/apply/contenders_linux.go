@@ -172,32 +172,38 @@ func (t *countingTable) Apply(ctx context.Context, ops []ipvs.Op) error {
 	return t.Client.Apply(ctx, ops)
 }
 
-// mirror times one reading of all counts, and ipvsadm -Ln.
-func (b *bench) mirror(ns *netnstest.NS) (counts, list time.Duration, err error) {
+// readings is how often the counts are read in a round. The mirror keeps its
+// client and reads every second, so one cold reading says little of its cost.
+const readings = 3
+
+// mirror times readings of all counts and as many of ipvsadm -Ln, in turn.
+func (b *bench) mirror(ns *netnstest.NS) error {
 	client, err := ipvs.Open(ipvs.WithNetNS(ns.FD()))
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	begin := time.Now()
-	got, err := client.Counts(ctx)
-	counts = time.Since(begin)
-	if err == nil && len(got) != b.spec.services*b.spec.servers {
-		err = fmt.Errorf("%d real servers, want %d", len(got), b.spec.services*b.spec.servers)
+	for range readings {
+		begin := time.Now()
+		got, err := client.Counts(ctx)
+		b.times.add(timeCounts, time.Since(begin))
+		if err == nil && len(got) != b.spec.services*b.spec.servers {
+			err = fmt.Errorf("%d real servers, want %d", len(got), b.spec.services*b.spec.servers)
+		}
+		if err != nil {
+			return fmt.Errorf("read counts: %w", err)
+		}
+		begin = time.Now()
+		out, err := ns.Run(exec.CommandContext(ctx, "ipvsadm", "-Ln"))
+		b.times.add(timeList, time.Since(begin))
+		if n := strings.Count(out, "->") - 1; err == nil && n != len(got) {
+			err = fmt.Errorf("%d real servers, want %d", n, len(got))
+		}
+		if err != nil {
+			return fmt.Errorf("ipvsadm -Ln: %w", err)
+		}
 	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("read counts: %w", err)
-	}
-	begin = time.Now()
-	out, err := ns.Run(exec.CommandContext(ctx, "ipvsadm", "-Ln"))
-	list = time.Since(begin)
-	if n := strings.Count(out, "->") - 1; err == nil && n != len(got) {
-		err = fmt.Errorf("%d real servers, want %d", n, len(got))
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("ipvsadm -Ln: %w", err)
-	}
-	return counts, list, nil
+	return nil
 }
