@@ -90,3 +90,20 @@ func (c *TunnelChecksum) UnmarshalText(b []byte) (err error) {
 
 // String prints "add service", "update destination" and so on.
 func (k OpKind) String() string { return opKinds.string(k) }
+
+// SchedulerWords names the flags in f that the scheduler reads, in the order of
+// their bits: "sh-fallback", "sh-port" and likewise for mh, "flag-1" to "flag-3"
+// for others.
+func (f ServiceFlags) SchedulerWords(s Scheduler) []string {
+	names := [...]string{"flag-1", "flag-2", "flag-3"}
+	if s == "sh" || s == "mh" {
+		names[0], names[1] = string(s)+"-fallback", string(s)+"-port"
+	}
+	var words []string
+	for i, flag := range [...]ServiceFlags{FlagSched1, FlagSched2, FlagSched3} {
+		if f&flag != 0 {
+			words = append(words, names[i])
+		}
+	}
+	return words
+}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/lbd-project/lbd/ipvs"
@@ -73,21 +72,7 @@ func TableStats(s ipvs.Stats) Stats {
 // flagWords prints flags as ipvsadm does: the flags of sh and mh have names,
 // those of other schedulers numbers, and persistence is no flag.
 func flagWords(scheduler ipvs.Scheduler, f ipvs.ServiceFlags) []string {
-	words := []string{}
-	for i, flag := range []ipvs.ServiceFlags{ipvs.FlagSched1, ipvs.FlagSched2, ipvs.FlagSched3} {
-		if f&flag == 0 {
-			continue
-		}
-		named := scheduler == "sh" || scheduler == "mh"
-		switch {
-		case named && flag == ipvs.FlagSHFallback:
-			words = append(words, string(scheduler)+"-fallback")
-		case named && flag == ipvs.FlagSHPort:
-			words = append(words, string(scheduler)+"-port")
-		default:
-			words = append(words, fmt.Sprintf("flag-%d", i+1))
-		}
-	}
+	words := append([]string{}, f.SchedulerWords(scheduler)...)
 	if f&ipvs.FlagOnePacket != 0 {
 		words = append(words, "ops")
 	}

@@ -160,27 +160,12 @@ func netmask(s ipvs.Service) string {
 
 // flagNames prints the flags other than persistence: "one-packet, sh-port".
 func flagNames(s ipvs.Service) string {
-	fallback, port := "flag-1", "flag-2"
-	if s.Scheduler == "sh" || s.Scheduler == "mh" {
-		fallback, port = string(s.Scheduler)+"-fallback", string(s.Scheduler)+"-port"
-	}
-	names := []struct {
-		flag ipvs.ServiceFlags
-		name string
-	}{
-		{ipvs.FlagOnePacket, "one-packet"},
-		{ipvs.FlagSched1, fallback},
-		{ipvs.FlagSched2, port},
-		{ipvs.FlagSched3, "flag-3"},
-	}
-	rest := s.Flags &^ ipvs.FlagPersistent
 	var list []string
-	for _, n := range names {
-		if rest&n.flag != 0 {
-			list = append(list, n.name)
-			rest &^= n.flag
-		}
+	if s.Flags&ipvs.FlagOnePacket != 0 {
+		list = append(list, "one-packet")
 	}
+	list = append(list, s.Flags.SchedulerWords(s.Scheduler)...)
+	rest := s.Flags &^ (ipvs.FlagPersistent | ipvs.FlagOnePacket | ipvs.FlagSched1 | ipvs.FlagSched2 | ipvs.FlagSched3)
 	if rest != 0 {
 		list = append(list, fmt.Sprintf("%#x", uint32(rest)))
 	}
