@@ -17,15 +17,21 @@ const module = "github.com/lbd-project/lbd/"
 // lower layer; a new package has no layer until somebody gives it one.
 var layers = map[string]int{
 	"internal/version": 0,
+	"internal/flow":    0,
 
-	"ipvs":            1,
-	"healthcheck":     1,
-	"internal/sysnet": 1,
+	"ipvs":               1,
+	"healthcheck":        1,
+	"internal/sysnet":    1,
+	"sched":              1,
+	"internal/packet":    1,
+	"internal/nfqueue":   1,
+	"internal/conntrack": 1,
 
 	"internal/reconcile": 2,
 	"internal/config":    2,
 	"internal/api":       2,
 	"internal/memory":    2,
+	"internal/userspace": 2,
 
 	"internal/daemon": 3,
 
@@ -49,8 +55,11 @@ var testOnly = []string{
 // doors lists, for each third-party module, the packages that may import it. A
 // package listed here covers the packages below it.
 var doors = map[string][]string{
-	"github.com/mdlayher/netlink":     {"ipvs"},
+	"github.com/mdlayher/netlink":     {"ipvs", "internal/nfqueue", "internal/conntrack"},
 	"github.com/mdlayher/genetlink":   {"ipvs"},
+	"github.com/google/gopacket":      {"internal/packet"},
+	"github.com/google/nftables":      {"internal/userspace/ruleset"},
+	"github.com/cilium/ebpf":          {"internal/userspace/tunnel"},
 	"github.com/vishvananda/netlink":  {"internal/sysnet", "internal/netnstest"},
 	"github.com/vishvananda/netns":    {"internal/sysnet", "internal/netnstest"},
 	"github.com/spf13/pflag":          {"cmd"},

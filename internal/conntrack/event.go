@@ -1,0 +1,55 @@
+package conntrack
+
+import (
+	"time"
+
+	"github.com/lbd-project/lbd/internal/flow"
+)
+
+// Kind says what happened to a flow.
+type Kind uint8
+
+// The kinds. An entry of a dump is New.
+const (
+	New     Kind = iota + 1 // IPCTNL_MSG_CT_NEW with NLM_F_CREATE
+	Update                  // IPCTNL_MSG_CT_NEW without
+	Destroy                 // IPCTNL_MSG_CT_DELETE
+)
+
+// Event is a flow as the kernel tells of it. Handlers must not keep a pointer to
+// one: it is written again for the next.
+type Event struct {
+	Kind Kind
+	// Orig is the tuple of the first packet, before any translation; Reply that
+	// of the answers as they come from the real server.
+	Orig, Reply flow.Tuple
+	// ID tells entries with the same tuples apart (CTA_ID); zero if absent.
+	ID uint32
+	// Mark is the connection's mark (CTA_MARK); zero if absent.
+	Mark uint32
+	// Status are the IPS_* bits of
+	// include/uapi/linux/netfilter/nf_conntrack_common.h (CTA_STATUS).
+	Status uint32
+	// TCPState is enum tcp_conntrack of
+	// include/uapi/linux/netfilter/nf_conntrack_tcp.h, SCTPState enum
+	// sctp_conntrack; zero if absent.
+	TCPState, SCTPState uint8
+	// Timeout is what is left, whole seconds (CTA_TIMEOUT); zero in Destroy.
+	Timeout time.Duration
+	// Start and Stop are nanoseconds of the wall clock (CTA_TIMESTAMP); zero
+	// without net.netfilter.nf_conntrack_timestamp.
+	Start, Stop int64
+	// Counted says that the four counters were there, which needs
+	// net.netfilter.nf_conntrack_acct when the flow began.
+	Counted bool
+	// PacketsOrig and BytesOrig went to the real server, PacketsReply and
+	// BytesReply came back.
+	PacketsOrig, BytesOrig, PacketsReply, BytesReply uint64
+}
+
+// The status bits that callers look at.
+const (
+	StatusSeenReply = 1 << 1 // IPS_SEEN_REPLY
+	StatusAssured   = 1 << 2 // IPS_ASSURED
+	StatusConfirmed = 1 << 3 // IPS_CONFIRMED
+)

@@ -1,0 +1,25 @@
+package nfqueue
+
+// Packet is a queued packet. It and its payload are valid only until the handler
+// returns.
+type Packet struct {
+	// ID is the kernel's, unique in the queue.
+	ID uint32
+	// Hook is where it was queued: NF_INET_PRE_ROUTING or NF_INET_LOCAL_OUT.
+	Hook uint8
+	// Mark is the packet's mark.
+	Mark uint32
+	// Payload begins with the network header. It is cut at the queue's copy
+	// range; Length is the whole packet's (NFQA_CAP_LEN where it was cut).
+	Payload []byte
+	Length  int
+}
+
+// Verdict is what becomes of a packet. The zero value drops it.
+type Verdict struct {
+	// Accept lets it go on at the next hook.
+	Accept bool
+	// SetMark replaces the packet's mark, all of it, by Mark.
+	SetMark bool
+	Mark    uint32
+}
