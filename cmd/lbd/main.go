@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -140,6 +142,12 @@ func check(file string, stdout, stderr io.Writer) int {
 	}
 	for _, w := range c.Warnings {
 		fmt.Fprintln(stderr, w)
+	}
+	// With engine: auto it depends on the host, which --check does not look at.
+	for _, e := range slices.Sorted(maps.Keys(c.Refused)) {
+		for _, line := range c.Refused[e].Lines() {
+			fmt.Fprintf(stderr, "%s (so not where engine: auto finds the %s engine)\n", line, e)
+		}
 	}
 	fmt.Fprintf(stdout, "%s: ok\n", file)
 	return exitDone

@@ -10,10 +10,11 @@ import (
 // Engine is where scheduling happens.
 type Engine string
 
-// The engines.
+// The engines. Auto is the kernel's where it has IPVS, else the userspace one.
 const (
-	EngineAuto   Engine = "auto"
-	EngineKernel Engine = "kernel"
+	EngineAuto      Engine = "auto"
+	EngineKernel    Engine = "kernel"
+	EngineUserspace Engine = "userspace"
 )
 
 // OnExit is what happens to the table when lbd stops.
@@ -38,7 +39,6 @@ const (
 // Config is a validated configuration. It is immutable: whoever gets one must not
 // write to it.
 type Config struct {
-	// Engine is EngineAuto or EngineKernel.
 	Engine Engine
 	// NetNS is the name or path of the network namespace of the engine, the VIPs
 	// and the probes; empty for lbd's own.
@@ -58,15 +58,49 @@ type Config struct {
 	// Sysctls are the net.ipv4.vs.* settings that lbd owns, by their last word,
 	// the default and those that follow from the services included.
 	Sysctls map[string]int
+	// Userspace is for the userspace engine alone.
+	Userspace Userspace
 	// DrainTimeout bounds the drain of real servers in virtual services of which
 	// the file says nothing any more.
 	DrainTimeout time.Duration
 	// VirtualServices are in file order.
 	VirtualServices []VirtualService
+	// Refused says what an engine cannot do of the file, for each engine that
+	// Engine leaves open: the file is no good on a host where that one runs.
+	Refused map[Engine]Errors
 	// Warnings are what the file says that is legal and likely wrong, each with
 	// its position.
 	Warnings []string
 }
+
+// Userspace is what the userspace engine needs to know besides the services.
+type Userspace struct {
+	// Queues is the number of NFQUEUEs, 1 to 64; their numbers begin at QueueBase.
+	Queues    int
+	QueueBase uint16
+	// QueueLength is how many packets of new connections wait in a queue before
+	// FailOpen decides what becomes of the next.
+	QueueLength uint32
+	// FailOpen schedules new connections without lbd, by weight alone, where a
+	// queue is full or lbd is dead. Otherwise their packets are dropped.
+	FailOpen bool
+	// MarkMask are the bits of packet and conntrack marks that name the real
+	// server, CTStateMask those of conntrack marks that tell its state. Each is
+	// contiguous, and no bit is in both.
+	MarkMask, CTStateMask uint32
+	// Overhead is how lc, wlc and those after them count a real server's
+	// connections.
+	Overhead Overhead
+}
+
+// Overhead is a formula of the load of a real server.
+type Overhead string
+
+// The formulas of Linux, before and after "ipvs: add totalconns for dest".
+const (
+	OverheadTotal    Overhead = "total"    // 256 * active + all
+	OverheadInactive Overhead = "inactive" // 256 * active + inactive
+)
 
 // VirtualService is one virtual service of a Config.
 type VirtualService struct {
@@ -74,6 +108,8 @@ type VirtualService struct {
 	Name string
 	// Line is where the file defines it.
 	Line int
+	// Service is as the engine takes it: a scheduler that breaks ties in a way
+	// of its own has that in its name, such as "wlc:random".
 	ipvs.Service
 	// DrainTimeout bounds the drain of real servers of which the file says
 	// nothing any more.

@@ -67,6 +67,7 @@ var manSections = []struct {
 	{"Top level", "", topObject},
 	{"Socket", "", socketObject},
 	{"Timeouts", "", timeoutsObject},
+	{"Userspace", "The userspace engine schedules the first packet of each connection, and leaves the others to nftables and connection tracking.", userspaceObject},
 	{"Checks", "The keys of an entry of checks, and of a check that is written in place.", checkObject},
 	{"Virtual services", "The keys of an entry of virtual_services. Those of its real servers, but for address, may stand here too, for all of them.", serviceObject},
 	{"Real servers", "The keys of an entry of real_servers.", serverObject},
@@ -132,7 +133,7 @@ func argument(k *key) string {
 		return "mapping"
 	case kindList, kindWords:
 		return "list"
-	case kindMask:
+	case kindMask, kindBits:
 		return "mask"
 	case kindCheck:
 		return "name | mapping | list"

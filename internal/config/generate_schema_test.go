@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,6 +107,11 @@ func schemaType(k *key, defs map[string]any) map[string]any {
 			map[string]any{"type": "string"},
 			map[string]any{"type": "integer", "minimum": 1, "maximum": 128},
 		}}
+	case kindBits:
+		return map[string]any{"anyOf": []any{
+			map[string]any{"type": "string", "pattern": "^0x[0-9a-fA-F]{1,8}$"},
+			map[string]any{"type": "integer", "minimum": 0, "maximum": int64(math.MaxUint32)},
+		}}
 	case kindCheck:
 		one := []any{map[string]any{"type": "string"}, ref(k.object, defs)}
 		return map[string]any{"anyOf": append(one, map[string]any{
@@ -129,6 +135,8 @@ func schemaDefault(k *key) (any, bool) {
 		return nil, false
 	case k.def == `""`:
 		return "", true
+	case k.kind == kindBits:
+		return strings.Trim(k.def, `"`), true
 	case k.kind == kindBool:
 		return k.def == "true", true
 	case k.kind == kindInt:

@@ -37,6 +37,12 @@ func text(c *Config) string {
 			}
 		}
 	}
+	fmt.Fprintf(&b, "userspace=%+v\n", c.Userspace)
+	for _, e := range slices.Sorted(maps.Keys(c.Refused)) {
+		for _, err := range c.Refused[e] {
+			fmt.Fprintf(&b, "not with engine %s: %v\n", e, err)
+		}
+	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(&b, "warning %s\n", w)
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/lbd-project/lbd/ipvs"
@@ -24,8 +25,10 @@ func Parse(name string, data []byte) (*Config, error) {
 		services: map[ipvs.ServiceKey]int{},
 		servers:  map[netip.AddrPort]int{},
 		needs:    map[string]need{},
+		refused:  map[Engine]Errors{},
 	}
 	c := p.top(root)
+	p.chooseEngine(c)
 	if len(p.errs) > 0 {
 		return nil, p.errs.sorted()
 	}
@@ -50,6 +53,11 @@ type parser struct {
 	servers map[netip.AddrPort]int
 	// needs are the sysctls that follow from the services.
 	needs map[string]need
+	// userspace is what the file says of the userspace engine.
+	userspace   Userspace
+	userspaceAt userspaceNodes
+	// refused is what one engine cannot do.
+	refused map[Engine]Errors
 }
 
 // need is why a sysctl must be 1.
@@ -62,21 +70,25 @@ func (p *parser) errorf(n *node, format string, args ...any) {
 	if p.full {
 		return
 	}
-	msg := fmt.Sprintf(format, args...)
+	err := p.error(n, format, args...)
 	// What is wrong with a service's value is found again at each real server.
-	if k := len(p.errs); k > 0 && p.errs[k-1] == (Error{p.file, n.line, n.col, msg}) {
+	if k := len(p.errs); k > 0 && p.errs[k-1] == err {
 		return
 	}
 	if len(p.errs) == maxKept-1 {
 		p.full = true
-		msg = "too many errors: the rest of the file was not read"
+		err.Msg = "too many errors: the rest of the file was not read"
 	}
-	p.errs = append(p.errs, Error{p.file, n.line, n.col, msg})
+	p.errs = append(p.errs, err)
+}
+
+func (p *parser) error(n *node, format string, args ...any) Error {
+	return Error{p.file, n.line, n.col, fmt.Sprintf(format, args...)}
 }
 
 func (p *parser) warnf(n *node, format string, args ...any) {
 	if len(p.warnings) < maxKept {
-		p.warnings = append(p.warnings, Error{p.file, n.line, n.col, fmt.Sprintf(format, args...)})
+		p.warnings = append(p.warnings, p.error(n, format, args...))
 	}
 }
 
@@ -84,7 +96,7 @@ func (p *parser) warnf(n *node, format string, args ...any) {
 // stand, because the rest refers to them.
 func (p *parser) top(root *node) *Config {
 	c := &Config{}
-	var checks, defaultsAt, services, sysctls *node
+	var checks, defaultsAt, services, sysctls, userspace *node
 	set := func(k *key, v *node) {
 		switch k.name {
 		case "checks":
@@ -95,15 +107,23 @@ func (p *parser) top(root *node) *Config {
 			services = v
 		case "sysctls":
 			sysctls = v
+		case "userspace":
+			userspace = v
 		default:
 			p.setTop(c, k, v)
 		}
 	}
 	defaults(topObject, set)
 	defaults(socketObject, func(k *key, v *node) { p.setSocket(c, k, v) })
+	defaults(userspaceObject, p.setUserspace)
+	p.userspaceAt = userspaceNodes{}
 	if !p.object(root, topObject, set) {
 		return c
 	}
+	if userspace != nil {
+		p.parseUserspace(userspace)
+	}
+	c.Userspace = p.userspace
 	if checks != nil {
 		p.parseChecks(checks)
 	}
@@ -116,6 +136,7 @@ func (p *parser) top(root *node) *Config {
 	if services != nil {
 		c.VirtualServices = p.parseServices(services)
 	}
+	p.checkCapacity(orNode(p.userspaceAt.mark, root), c)
 	p.parseSysctls(c, sysctls)
 	for _, name := range p.checkNames {
 		if nc := p.checks[name]; !nc.used {
@@ -233,7 +254,12 @@ func (p *parser) parseSysctls(c *Config, n *node) {
 	}
 	defaults(sysctlObject, set)
 	if n != nil {
-		p.object(n, sysctlObject, set)
+		p.object(n, sysctlObject, func(k *key, v *node) {
+			set(k, v)
+			if !slices.Contains(userspaceSysctls, k.name) {
+				p.refuse(EngineUserspace, v, "sysctls: %s is of the kernel's IPVS alone: the userspace engine has %s", k.name, strings.Join(userspaceSysctls, ", "))
+			}
+		})
 	}
 	for _, name := range []string{sysctlExpireNodest, sysctlExpireTemplate} {
 		need, needed := p.needs[name]

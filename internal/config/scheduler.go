@@ -6,14 +6,26 @@ import (
 	"github.com/lbd-project/lbd/ipvs"
 )
 
-const kernelSchedulerList = "rr, wrr, lc, wlc, lblc, lblcr, dh, sh, mh, sed, nq, fo, ovf, twos"
+const (
+	kernelSchedulerList    = "rr, wrr, lc, wlc, lblc, lblcr, dh, sh, mh, sed, nq, fo, ovf, twos"
+	userspaceSchedulerList = "swrr, wlc-fair, ring, random, wrandom, p2c, least-time, least-active"
+)
 
 // kernelSchedulers are those of Linux. The kernel may have others, built by
 // hand; only asking it tells.
 var kernelSchedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "mh", "sed", "nq", "fo", "ovf", "twos"}
 
-// userspaceSchedulers are those that the userspace engine will have.
-var userspaceSchedulers = []string{"swrr", "wlc-fair", "ring", "random", "weighted-random", "p2c", "least-time", "least-active"}
+// userspaceSchedulers are those that the userspace engine has besides.
+var userspaceSchedulers = []string{"swrr", "wlc-fair", "ring", "random", "wrandom", "p2c", "least-time", "least-active"}
+
+// tiesFirst is what the kernel does. It is no part of a scheduler's name.
+const tiesFirst = "first"
+
+// hasTies says whether the scheduler compares real servers, so that some can be
+// equal.
+func hasTies(s ipvs.Scheduler) bool {
+	return slices.Contains([]ipvs.Scheduler{"lc", "wlc", "sed", "nq", "least-time", "least-active"}, s)
+}
 
 // maxSchedulerName is IP_VS_SCHEDNAME_MAXLEN less the final zero.
 const maxSchedulerName = 15
@@ -38,7 +50,7 @@ func hashes(s ipvs.Scheduler) bool { return s == "sh" || s == "dh" || s == "mh" 
 // needsCounts says whether the scheduler compares connection counts, which
 // one-packet scheduling never raises.
 func needsCounts(s ipvs.Scheduler) bool {
-	return slices.Contains([]ipvs.Scheduler{"lc", "wlc", "sed", "nq"}, s)
+	return slices.Contains([]ipvs.Scheduler{"lc", "wlc", "sed", "nq", "wlc-fair", "p2c", "least-time", "least-active"}, s)
 }
 
 // flagOf returns the flag and the scheduler that has it.

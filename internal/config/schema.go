@@ -20,6 +20,7 @@ const (
 	kindWords  // a sequence of words of enum
 	kindCheck  // a name, an object, or a sequence of both
 	kindMask   // an IPv4 address or an integer
+	kindBits   // a mask of 32 bits, as a number or as text in hexadecimal
 )
 
 // object is a mapping with known keys.
@@ -162,7 +163,9 @@ var serviceKeys = []key{
 	{name: "protocol", kind: kindString, def: "tcp", enum: []string{"tcp", "udp", "sctp"},
 		doc: "Protocol; not with fwmark."},
 	{name: "scheduler", kind: kindString, def: "wlc", example: "wlc",
-		doc: "The kernel's scheduler: " + kernelSchedulerList + ", or another that this host's kernel has. To change it leaves the service without a scheduler for an instant, some tens of milliseconds, in which the kernel refuses new connections."},
+		doc: "How a real server is chosen. Both engines have " + kernelSchedulerList + "; the kernel may have others, and the userspace engine has " + userspaceSchedulerList + ". To change it leaves the service without a scheduler in the kernel for an instant, some tens of milliseconds, in which new connections are refused."},
+	{name: "ties", kind: kindString, def: tiesFirst, enum: []string{tiesFirst, "round-robin", "random"},
+		doc: "Which of several real servers that are equal to lc, wlc, sed, nq, least-time or least-active gets a connection: the first, as in the kernel, each in turn, or one at random. Only the userspace engine has a choice."},
 	{name: "scheduler_flags", kind: kindWords, enum: []string{"sh-port", "sh-fallback", "mh-port", "mh-fallback"},
 		doc: "Flags of sh and mh: hash the client's port too; take another real server where the chosen one has weight 0."},
 	{name: "persistence", kind: kindObject, null: true, object: persistenceObject, off: true,
@@ -188,10 +191,10 @@ var serviceObject = newObject("a virtual service", []key{
 }, serviceKeys, serverKeys, []key{
 	{name: "real_servers", kind: kindList, object: serverObject,
 		doc: "The real servers. The first wins ties. A service without any refuses connections."},
-}, notYet("fail_open_below", "ties", "slow_start", "quorum", "backup"))
+}, notYet("fail_open_below", "slow_start", "quorum", "backup"))
 
 var defaultsObject = newObject("defaults", serviceKeys, serverKeys,
-	notYet("fail_open_below", "ties", "slow_start", "quorum"))
+	notYet("fail_open_below", "slow_start", "quorum"))
 
 var socketObject = newObject("socket", []key{
 	{name: "path", kind: kindString, def: "/run/lbd/lbd.sock", doc: "Path of the control socket."},
@@ -208,9 +211,26 @@ var timeoutsObject = newObject("timeouts", []key{
 		doc: "UDP flows."},
 })
 
+var userspaceObject = newObject("userspace", []key{
+	{name: "queues", kind: kindInt, def: "1", min: 1, max: 64,
+		doc: "Queues (NFQUEUE) over which new connections are spread, each with a thread of lbd. One handles some 250,000 connections a second."},
+	{name: "queue_base", kind: kindInt, def: "100", max: 65535,
+		doc: "Number of the first queue. No other program may use these queues."},
+	{name: "mark_mask", kind: kindBits, def: `"0x0fffff00"`, example: `"0x0fffff00"`,
+		doc: "Bits of packet marks and conntrack marks that name the real server, contiguous, at least 4. All other bits stay what they are. There is room for 2^bits - 2 real servers, those included that left and still have connections. Nothing else on the host may use these bits."},
+	{name: "ct_state_mask", kind: kindBits, def: `"0xf0000000"`, example: `"0xf0000000"`,
+		doc: "Bits of conntrack marks that tell the state of a connection, contiguous, at least 2, and none of mark_mask."},
+	{name: "queue_length", kind: kindInt, def: "4096", min: 1, max: 1 << 20,
+		doc: "Packets of new connections that wait in a queue. What comes while it is full is decided by fail_open."},
+	{name: "fail_open", kind: kindBool, def: "true",
+		doc: "New connections that lbd cannot schedule, because a queue is full or lbd is not running, go to a real server by weight alone. With false their packets are dropped, and TCP clients try again."},
+	{name: "overhead", kind: kindString, def: string(OverheadTotal), enum: []string{string(OverheadTotal), string(OverheadInactive)},
+		doc: "How lc, wlc and lblc, lblcr, twos, ovf weigh a real server's connections: total is 256 times the active ones and all, as in Linux 6.1.187, 6.12.105 and later, inactive is 256 times the active ones and the inactive, as before."},
+})
+
 var topObject = newObject("the file", []key{
-	{name: "engine", kind: kindString, def: "auto", enum: []string{"auto", "kernel"}, later: []string{"userspace"},
-		doc: "What schedules connections: kernel is IPVS; auto takes what the host has."},
+	{name: "engine", kind: kindString, def: string(EngineAuto), enum: []string{string(EngineAuto), string(EngineKernel), string(EngineUserspace)},
+		doc: "What schedules connections: kernel is IPVS, userspace is lbd itself with nftables and connection tracking; auto takes the kernel where it has IPVS and userspace where it has not. It changes with a restart, and only after lbd --clear."},
 	{name: "netns", kind: kindString, def: `""`,
 		doc: "Name or path of the network namespace of the virtual services, their addresses and the checks; empty for lbd's own. The sockets stay in lbd's own."},
 	{name: "socket", kind: kindObject, object: socketObject, doc: "The control socket, for ipvsctl."},
@@ -228,10 +248,12 @@ var topObject = newObject("the file", []key{
 		doc: "The kernel's connection timeouts, whole seconds. lbd restores the old ones when it clears its table; those left out stay as they are."},
 	{name: "sysctls", kind: kindInts, object: sysctlObject,
 		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for expire_nodest_conn and for what on_failure needs."},
+	{name: "userspace", kind: kindObject, object: userspaceObject,
+		doc: "The userspace engine."},
 	{name: "checks", kind: kindMap, object: checkObject, example: "tcp-ok",
 		doc: "Checks by name."},
 	{name: "defaults", kind: kindObject, object: defaultsObject,
 		doc: "Values for the keys that a virtual service or a real server leaves out. A real server takes its service's before these."},
 	{name: "virtual_services", kind: kindList, required: true, object: serviceObject,
 		doc: "The virtual services; [] for none."},
-}, notYet("http", "state_file", "userspace"))
+}, notYet("http", "state_file"))

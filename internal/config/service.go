@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type serviceDraft struct {
 	protocolAt  *node
 	scheduler   ipvs.Scheduler
 	schedulerAt *node
+	ties        string
+	tiesAt      *node
 	flags       []*node // words
 	flagsAt     *node
 	persistent  bool
@@ -48,7 +51,7 @@ type persistenceDraft struct {
 
 // forget makes what is set a default.
 func (d *serviceDraft) forget() {
-	d.protocolAt, d.schedulerAt, d.flagsAt, d.onePacketAt = nil, nil, nil, nil
+	d.protocolAt, d.schedulerAt, d.tiesAt, d.flagsAt, d.onePacketAt = nil, nil, nil, nil, nil
 	d.server.forget()
 }
 
@@ -83,6 +86,9 @@ func (p *parser) setService(d *serviceDraft, k *key, v *node) {
 	case "scheduler":
 		d.scheduler, _ = p.schedulerName(k, v)
 		d.schedulerAt = v
+	case "ties":
+		d.ties, _ = p.word(k, v)
+		d.tiesAt = v
 	case "scheduler_flags":
 		d.flags, _ = p.words(k, v)
 		d.flagsAt = v
@@ -151,19 +157,21 @@ func (p *parser) schedulerName(k *key, v *node) (ipvs.Scheduler, bool) {
 	}
 	for _, s := range userspaceSchedulers {
 		if s == v.value {
-			p.errorf(v, "scheduler: %s is of the userspace engine, which is not supported yet: want %s", s, oneOf(kernelSchedulers))
-			return "", false
+			p.refuse(EngineKernel, v, "scheduler: %s is of the userspace engine alone: the kernel has %s", s, kernelSchedulerList)
+			return ipvs.Scheduler(s), true
 		}
 	}
+	all := slices.Concat(kernelSchedulers, userspaceSchedulers)
 	if !schedulerSyntax(v.value) {
-		p.errorf(v, "scheduler: want %s, got %s", oneOf(kernelSchedulers), describe(v))
+		p.errorf(v, "scheduler: want %s, got %s", oneOf(all), describe(v))
 		return "", false
 	}
-	if near, ok := closest(v.value, kernelSchedulers); ok {
+	if near, ok := closest(v.value, all); ok {
 		p.warnf(v, "scheduler %s is none of Linux's own, did you mean %s? It works only if this host's kernel has it", v.value, near)
 	} else {
 		p.warnf(v, "scheduler %s is none of Linux's own: it works only if this host's kernel has it", v.value)
 	}
+	p.refuse(EngineUserspace, v, "scheduler: the userspace engine has no %s: want %s", v.value, oneOf(all))
 	return ipvs.Scheduler(strings.Clone(v.value)), true
 }
 
@@ -316,6 +324,9 @@ func (p *parser) identifyMark(d *serviceDraft, svc *VirtualService) {
 	if d.protocolAt != nil {
 		p.errorf(d.protocolAt, "protocol: a virtual service with an fwmark takes every protocol: leave it out")
 	}
+	if shared := d.mark & p.userspace.MarkMask; shared != 0 {
+		p.refuse(EngineUserspace, d.markAt, "fwmark: %#x has the bits %#x of userspace.mark_mask %#08x, in which the userspace engine writes the real server: use other bits, or another mark_mask", d.mark, shared, p.userspace.MarkMask)
+	}
 	svc.ServiceKey = ipvs.MarkService(f, d.mark)
 	svc.Name = "fwmark:" + strconv.FormatUint(uint64(d.mark), 10)
 	if f == ipvs.IPv6 {
@@ -362,6 +373,9 @@ func (p *parser) attributes(d *serviceDraft, svc *VirtualService) {
 			p.errorf(word, "scheduler_flags: %s is of the scheduler %s, which is %s here", word.value, of, d.scheduler)
 		}
 	}
+	if d.ties != tiesFirst && d.ties != "" {
+		p.breakTies(d, svc)
+	}
 	if d.onePacket {
 		p.onePacket(d, svc)
 	}
@@ -373,6 +387,18 @@ func (p *parser) attributes(d *serviceDraft, svc *VirtualService) {
 	}
 }
 
+// breakTies makes the rule for ties a part of the scheduler's name.
+func (p *parser) breakTies(d *serviceDraft, svc *VirtualService) {
+	at := orNode(d.tiesAt, d.at)
+	switch {
+	case hasTies(d.scheduler):
+		p.refuse(EngineKernel, at, "ties: %s is of the userspace engine alone: in the kernel the first real server wins", d.ties)
+		svc.Scheduler += ipvs.Scheduler(":" + d.ties)
+	case d.tiesAt != nil && d.scheduler != "":
+		p.errorf(at, "ties: scheduler %s does not compare real servers: ties are for %s", d.scheduler, "lc, wlc, sed, nq, least-time and least-active")
+	}
+}
+
 func (p *parser) onePacket(d *serviceDraft, svc *VirtualService) {
 	svc.Flags |= ipvs.FlagOnePacket
 	at := orNode(d.onePacketAt, d.at)
@@ -380,7 +406,7 @@ func (p *parser) onePacket(d *serviceDraft, svc *VirtualService) {
 		p.errorf(at, "one_packet: only with protocol udp or an fwmark")
 	}
 	if needsCounts(d.scheduler) {
-		p.errorf(at, "one_packet: connections are not counted, so %s would always take the first real server: use rr, wrr, sh, mh or twos", d.scheduler)
+		p.errorf(at, "one_packet: connections are not counted, so %s has nothing to compare: use rr, wrr, sh, mh or twos", d.scheduler)
 	}
 }
 
@@ -400,6 +426,9 @@ func (p *parser) persistent(d *serviceDraft, svc *VirtualService) {
 		svc.Persistence.Netmask = p.netmask(d.persistence.netmaskAt, svc.Family)
 	}
 	svc.Persistence.Engine = d.persistence.engine
+	if d.persistence.engine != "" {
+		p.refuse(EngineUserspace, d.persistence.engineAt, "engine: persistence by %s is of the kernel alone", d.persistence.engine)
+	}
 	if d.persistence.engine == "sip" && svc.FWMark == 0 && svc.Protocol != ipvs.UDP {
 		p.errorf(d.persistence.engineAt, "engine: sip needs protocol udp")
 	}

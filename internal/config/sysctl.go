@@ -9,6 +9,10 @@ const (
 	sysctlExpireTemplate = "expire_quiescent_template"
 )
 
+// userspaceSysctls are those that the userspace engine has, too. They are its
+// own: nothing in the kernel reads them there.
+var userspaceSysctls = []string{"conn_reuse_mode", sysctlExpireNodest, sysctlExpireTemplate}
+
 // sysctlObject lists the integer settings under /proc/sys/net/ipv4/vs with the
 // ranges of vs_vars in net/netfilter/ipvs/ip_vs_ctl.c, by their last word.
 var sysctlObject = newObject("sysctls", []key{

@@ -273,13 +273,11 @@ func (p *parser) unknown(kn *node, o *object) (int, bool) {
 func defaults(o *object, set func(k *key, v *node)) {
 	for i := range o.keys {
 		k := &o.keys[i]
-		switch k.def {
-		case "":
-		case `""`:
-			set(k, &node{quoted: true})
-		default:
-			set(k, &node{value: k.def})
+		if k.def == "" {
+			continue
 		}
+		text, quoted := strings.CutPrefix(k.def, `"`)
+		set(k, &node{value: strings.TrimSuffix(text, `"`), quoted: quoted})
 	}
 }
 
