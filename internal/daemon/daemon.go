@@ -9,6 +9,7 @@ import (
 
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
@@ -19,6 +20,7 @@ var _ api.Backend = (*Daemon)(nil)
 // Daemon is a running lbd. It is the backend of the control API.
 type Daemon struct {
 	log      *slog.Logger
+	engine   config.Engine
 	watched  Engine
 	host     Host
 	monitor  *healthcheck.Monitor
@@ -47,6 +49,8 @@ type parts struct {
 	host            Host
 	store           Store
 	notifier        *notifier
+	// name is the engine's.
+	name config.Engine
 	// env is handed to the checks.
 	env healthcheck.Env
 	// loaded is the configuration, mem what the store held.
@@ -59,6 +63,7 @@ type parts struct {
 func assemble(p parts) (*Daemon, error) {
 	d := &Daemon{
 		log:      p.log,
+		engine:   p.name,
 		watched:  p.watched,
 		host:     p.host,
 		notifier: p.notifier,

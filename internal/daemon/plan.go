@@ -20,7 +20,7 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	next, err := parse(f.Name, []byte(f.Content))
 	v := d.owner.view.Load()
 	if err == nil {
-		err = fixed(v.loaded.Config, next)
+		err = d.acceptable(next)
 	}
 	var bad *ConfigError
 	if errors.As(err, &bad) {
@@ -150,6 +150,10 @@ func (d *Daemon) Check(ctx context.Context, f api.File) (api.CheckReport, error)
 		r.Warnings = append(r.Warnings, bad.Lines...)
 	}
 	r.Warnings = append(r.Warnings, d.host.Warnings(c)...)
+	if err := suits(d.engine, c); errors.As(err, &bad) {
+		r.HostErrors = bad.Lines
+		return r, nil
+	}
 	r.HostErrors, err = d.hostErrors(ctx, c)
 	return r, err
 }

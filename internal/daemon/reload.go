@@ -58,6 +58,18 @@ func parse(name string, data []byte) (*config.Config, error) {
 	return c, nil
 }
 
+// suits says what the engine cannot do of a configuration.
+func suits(e config.Engine, c *config.Config) error {
+	lines := c.Refused[e].Lines()
+	if len(lines) == 0 {
+		return nil
+	}
+	for i := range lines {
+		lines[i] += fmt.Sprintf(" (the %s engine runs here)", e)
+	}
+	return &ConfigError{Lines: lines}
+}
+
 // fixed says which keys differ that cannot change while lbd runs.
 func fixed(old, next *config.Config) error {
 	var lines []string
@@ -70,10 +82,19 @@ func fixed(old, next *config.Config) error {
 	check("netns", old.NetNS, next.NetNS)
 	check("socket.path", old.SocketPath, next.SocketPath)
 	check("socket.group", old.SocketGroup, next.SocketGroup)
+	check("userspace", fmt.Sprintf("%+v", old.Userspace), fmt.Sprintf("%+v", next.Userspace))
 	if lines == nil {
 		return nil
 	}
 	return &ConfigError{Lines: lines}
+}
+
+// acceptable says what keeps a configuration from replacing the one that runs.
+func (d *Daemon) acceptable(next *config.Config) error {
+	if err := suits(d.engine, next); err != nil {
+		return err
+	}
+	return fixed(d.owner.view.Load().loaded.Config, next)
 }
 
 // reloadRequest asks for a reload; its outcome goes to the buffered reply.
@@ -113,7 +134,7 @@ func (d *Daemon) reload(ctx context.Context) (api.ReloadResult, error) {
 	}
 	next, err := load(d.owner.view.Load().loaded.file)
 	if err == nil {
-		err = fixed(d.owner.view.Load().loaded.Config, next.Config)
+		err = d.acceptable(next.Config)
 	}
 	// The owner may still be at it when do returns early.
 	done := make(chan api.ReloadResult, 1)

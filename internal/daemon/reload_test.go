@@ -130,6 +130,9 @@ func TestReloadRefused(t *testing.T) {
 		{"socket", goodFile + "socket: {path: /run/other.sock}\n", `socket.path: changed from "/run/lbd/lbd.sock" to "/run/other.sock", which needs a restart of lbd`},
 		{"netns", goodFile + "netns: other\n", `netns: changed from "" to "other", which needs a restart of lbd`},
 		{"engine", goodFile + "engine: kernel\n", `engine: changed from "auto" to "kernel", which needs a restart of lbd`},
+		{"userspace", goodFile + "userspace: {queues: 2}\n", `userspace: changed from "{Queues:1 `},
+		{"other engine", strings.Replace(goodFile, "    real", "    scheduler: p2c\n    real", 1),
+			`lbd.yaml:5:16: scheduler: p2c is of the userspace engine alone: the kernel has rr, wrr, lc, wlc, lblc, lblcr, dh, sh, mh, sed, nq, fo, ovf, twos (the kernel engine runs here)`},
 		{"gone", "", "no such file or directory"},
 		{"named pipe", "", "is a named pipe, want a regular file"},
 	} {
@@ -427,6 +430,12 @@ func TestCheck(t *testing.T) {
 		rep, err := p.Check(t.Context(), api.File{Name: "bad.yaml", Content: "x: 1\n"})
 		if err != nil || len(rep.Errors) == 0 || !strings.HasPrefix(rep.Errors[0], "bad.yaml:1:1: ") {
 			t.Errorf("report of a bad file: want its errors, got %+v, %v", rep, err)
+		}
+		other := strings.Replace(goodFile, "    real", "    ties: random\n    real", 1)
+		rep, err = p.Check(t.Context(), api.File{Name: "new.yaml", Content: other})
+		want := []string{"new.yaml:5:11: ties: random is of the userspace engine alone: in the kernel the first real server wins (the kernel engine runs here)"}
+		if diff := cmp.Diff(want, rep.HostErrors); err != nil || diff != "" {
+			t.Errorf("report of a file for another engine: %v (-want +got):\n%s", err, diff)
 		}
 		after(time.Minute)
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2")

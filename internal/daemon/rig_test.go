@@ -119,6 +119,7 @@ func (r *rig) run(l *loaded) *process {
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	d, err := assemble(parts{
 		log:     log,
+		name:    config.EngineKernel,
 		engine:  e,
 		watched: e,
 		host:    r.host,

@@ -68,6 +68,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("lbd still owns services, addresses or sysctls in network namespace %q, and the configuration says %q: run lbd --clear first",
 			l.netns, cfg.NetNS)
 	}
+	if cfg.Engine == config.EngineUserspace {
+		return errors.New("engine: userspace: this version of lbd has the kernel engine alone")
+	}
+	if err := suits(config.EngineKernel, cfg.Config); err != nil {
+		return err
+	}
 	m, err := openMachine(ctx, cfg.NetNS)
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped, before there was anything to stop
@@ -84,7 +90,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer listener.Close()
 
 	d, err := assemble(parts{
-		log: o.Logger, engine: m.engine, watched: m.watched, host: m.host, env: m.env, store: store,
+		log: o.Logger, name: config.EngineKernel, engine: m.engine, watched: m.watched, host: m.host, env: m.env, store: store,
 		notifier: newNotifier(o.Logger), loaded: cfg, mem: mem, hangup: o.Hangup,
 	})
 	if err != nil {

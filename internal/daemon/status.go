@@ -20,7 +20,7 @@ func (d *Daemon) Status(context.Context) (api.Status, error) {
 		PID:             os.Getpid(),
 		UptimeSeconds:   now.Sub(d.started).Seconds(),
 		Time:            now,
-		Engine:          "kernel",
+		Engine:          string(d.engine),
 		EngineReason:    d.engineReason,
 		EngineVersion:   d.engineVersion,
 		ConfigFile:      v.loaded.file,
