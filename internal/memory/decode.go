@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lbd-project/lbd/ipvs"
@@ -62,6 +63,7 @@ func (d *decoder) decode(fields map[string]json.RawMessage, uptime time.Duration
 		read func(json.RawMessage)
 	}{
 		{"netns", d.netns},
+		{"engine", d.engine},
 		{"owned", d.owned},
 		{"health", d.health},
 		{"order", d.order},
@@ -121,6 +123,10 @@ func (d *decoder) service(what, text string) (ipvs.ServiceKey, bool) {
 
 func (d *decoder) netns(raw json.RawMessage) {
 	d.memory.NetNS, _ = decodeInto[string](d, "netns", raw)
+}
+
+func (d *decoder) engine(raw json.RawMessage) {
+	d.memory.Engine, _ = decodeInto[string](d, "engine", raw)
 }
 
 func (d *decoder) owned(raw json.RawMessage) {
@@ -251,7 +257,11 @@ func (j drainJSON) drain() (Drain, error) {
 		return Drain{}, err
 	}
 	d.Service = d.Service.Canonical()
-	if err := d.Service.Validate(); err != nil {
+	checked := d.Service
+	// How ties are broken is of the userspace engine, which has longer names.
+	name, _, _ := strings.Cut(string(checked.Scheduler), ":")
+	checked.Scheduler = ipvs.Scheduler(name)
+	if err := checked.Validate(); err != nil {
 		return Drain{}, fmt.Errorf("service %v: %w", k, err)
 	}
 	if err := d.Destination.Validate(k); err != nil {

@@ -65,6 +65,7 @@ func TestLoadTolerates(t *testing.T) {
 		{"time in the future", "saved_ms", "9223372036854775807", none, false},
 		{"unknown field", "shoe_size", "44", none, false},
 		{"netns of another type", "netns", "7", func(m *Memory) { m.NetNS = "" }, true},
+		{"engine of another type", "engine", "{}", func(m *Memory) { m.Engine = "" }, true},
 		{"no owned services", "owned", "", func(m *Memory) { m.Owned = nil }, false},
 		{"null", "owned", "null", func(m *Memory) { m.Owned = nil }, false},
 		{"owned of another type", "owned", "{}", func(m *Memory) { m.Owned = nil }, true},
@@ -110,7 +111,7 @@ func TestLoadTolerates(t *testing.T) {
 			if got := h.log.Len() > 0; got != tt.warn {
 				t.Errorf("warned: want %v, got %v: %s", tt.warn, got, &h.log)
 			}
-			if _, err := os.Stat(h.file(corruptName)); err == nil {
+			if _, err := os.Stat(h.file(stateName + corruptSuffix)); err == nil {
 				t.Error("the file was moved aside")
 			}
 		})

@@ -30,6 +30,7 @@ type header struct {
 type document struct {
 	header
 	NetNS    string                           `json:"netns"`
+	Engine   string                           `json:"engine"`
 	Owned    []string                         `json:"owned"`
 	Health   map[string]map[string]healthJSON `json:"health"`
 	Order    map[string][]netip.AddrPort      `json:"order"`
@@ -87,7 +88,7 @@ type destinationJSON struct {
 func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, error) {
 	h.Version = version
 	d := document{
-		header: h, NetNS: m.NetNS, Sysctls: m.Sysctls,
+		header: h, NetNS: m.NetNS, Engine: m.Engine, Sysctls: m.Sysctls,
 		Owned:  []string{},
 		Health: make(map[string]map[string]healthJSON),
 		Order:  make(map[string][]netip.AddrPort, len(m.Order)),

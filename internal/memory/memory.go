@@ -12,6 +12,9 @@ type Memory struct {
 	// NetNS is the network namespace that everything below is in, as in the
 	// configuration; empty for lbd's own.
 	NetNS string
+	// Engine is the engine that holds the services, as in the configuration;
+	// empty for the kernel, which an lbd before the userspace engine used.
+	Engine string
 	// Owned are the services that lbd has called its own.
 	Owned map[ipvs.ServiceKey]struct{}
 	// Health is the last decision about each checked real server.

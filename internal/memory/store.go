@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	stateName   = "state.json"
-	corruptName = "state.json.corrupt"
+	stateName = "state.json"
+	// corruptSuffix is added to the name of a file that lbd did not write.
+	corruptSuffix = ".corrupt"
 	// maxSize bounds what is read, far above any real table: 100,000 real servers
 	// take 6 MB.
 	maxSize = 256 << 20
@@ -117,13 +118,15 @@ func ours(info fs.FileInfo) error {
 
 // removeLeftovers removes files of a Save that was killed.
 func (s *Store) removeLeftovers() {
-	names, err := fs.Glob(s.dir.FS(), "."+stateName+"*")
-	if err != nil {
-		return
-	}
-	for _, name := range names {
-		if err := s.dir.Remove(name); err != nil {
-			s.log.Warn("cannot remove what an interrupted save left", "file", s.path(name), "err", err)
+	for _, file := range []string{stateName, engineName} {
+		names, err := fs.Glob(s.dir.FS(), "."+file+"*")
+		if err != nil {
+			return
+		}
+		for _, name := range names {
+			if err := s.dir.Remove(name); err != nil {
+				s.log.Warn("cannot remove what an interrupted save left", "file", s.path(name), "err", err)
+			}
 		}
 	}
 }
@@ -134,20 +137,13 @@ func (s *Store) removeLeftovers() {
 // all is moved aside. An error means that it could not be read: something may be
 // there, and lbd must not go on as if it owned nothing.
 func (s *Store) Load() (Memory, error) {
-	b, err := s.read()
-	if errors.Is(err, fs.ErrNotExist) {
-		return Memory{}, nil
-	}
-	var bad *untrusted
-	if errors.As(err, &bad) {
-		return Memory{}, s.moveAside(bad)
-	}
-	if err != nil {
-		return Memory{}, fmt.Errorf("read %s: %w", s.path(stateName), err)
+	b, err := s.read(stateName)
+	if b == nil || err != nil {
+		return Memory{}, err
 	}
 	fields, bootID, err := readFields(b)
 	if err != nil {
-		return Memory{}, s.moveAside(err)
+		return Memory{}, s.moveAside(stateName, err)
 	}
 	if bootID != s.bootID {
 		s.log.Info("memory of an earlier boot is ignored", "file", s.path(stateName))
@@ -168,9 +164,26 @@ func (s *Store) Load() (Memory, error) {
 // untrusted is a file that lbd did not write as it is.
 type untrusted struct{ error }
 
-// read returns the file's content. It follows no symbolic link.
-func (s *Store) read() ([]byte, error) {
-	info, err := s.dir.Lstat(stateName)
+// read returns a file's content, nil if there is none. What lbd did not write is
+// moved aside.
+func (s *Store) read(name string) ([]byte, error) {
+	b, err := s.readTrusted(name)
+	var bad *untrusted
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.As(err, &bad):
+		return nil, s.moveAside(name, bad)
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", s.path(name), err)
+	}
+	return b, nil
+}
+
+// readTrusted follows no symbolic link. The error is an *untrusted for a file
+// that lbd did not write as it is.
+func (s *Store) readTrusted(name string) ([]byte, error) {
+	info, err := s.dir.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +196,7 @@ func (s *Store) read() ([]byte, error) {
 	if info.Size() > maxSize {
 		return nil, &untrusted{fmt.Errorf("larger than %d bytes", maxSize)}
 	}
-	f, err := s.dir.Open(stateName)
+	f, err := s.dir.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -195,32 +208,18 @@ func (s *Store) read() ([]byte, error) {
 	return b, err
 }
 
-func (s *Store) moveAside(why error) error {
-	if err := s.dir.Rename(stateName, corruptName); err != nil {
-		return fmt.Errorf("%s is unusable (%v) and cannot be moved aside: %w", s.path(stateName), why, err)
+func (s *Store) moveAside(name string, why error) error {
+	if err := s.dir.Rename(name, name+corruptSuffix); err != nil {
+		return fmt.Errorf("%s is unusable (%v) and cannot be moved aside: %w", s.path(name), why, err)
 	}
 	s.log.Warn("memory is unusable and was moved aside: lbd forgets what it owned",
-		"file", s.path(corruptName), "err", why)
+		"file", s.path(name+corruptSuffix), "err", why)
 	return nil
 }
 
 // Save writes m in place of what is there, wholly or not at all. It must be all
 // that lbd knows: what is not in m is forgotten.
 func (s *Store) Save(m Memory) error {
-	err := s.save(m)
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		// Its path is that of a temporary file, another one each time: whoever
-		// logs an error once would log each.
-		err = pe.Err
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", s.path(stateName), err)
-	}
-	return nil
-}
-
-func (s *Store) save(m Memory) error {
 	now, err := s.uptime()
 	if err != nil {
 		return err
@@ -229,13 +228,34 @@ func (s *Store) save(m Memory) error {
 	if err != nil {
 		return err
 	}
-	f, err := renameio.NewPendingFile(stateName, renameio.WithRoot(s.dir), renameio.WithStaticPermissions(0o600))
+	return s.write(stateName, b)
+}
+
+// write replaces a file, wholly or not at all.
+func (s *Store) write(name string, parts ...[]byte) error {
+	err := s.replace(name, parts)
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		// Its path is that of a temporary file, another one each time: whoever
+		// logs an error once would log each.
+		err = pe.Err
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.path(name), err)
+	}
+	return nil
+}
+
+func (s *Store) replace(name string, parts [][]byte) error {
+	f, err := renameio.NewPendingFile(name, renameio.WithRoot(s.dir), renameio.WithStaticPermissions(0o600))
 	if err != nil {
 		return err
 	}
 	defer f.Cleanup()
-	if _, err := f.Write(b); err != nil {
-		return err
+	for _, b := range parts {
+		if _, err := f.Write(b); err != nil {
+			return err
+		}
 	}
 	return f.CloseAtomicallyReplace()
 }

@@ -97,7 +97,7 @@ func dest(k ipvs.ServiceKey, address string) ipvs.DestinationKey {
 func full() Memory {
 	web, web6, mark := tcp("192.0.2.10:80"), tcp("[2001:db8::10]:80"), ipvs.MarkService(ipvs.IPv6, 7)
 	return Memory{
-		NetNS: "blue",
+		NetNS: "blue", Engine: "userspace",
 		Owned: map[ipvs.ServiceKey]struct{}{web: {}, web6: {}, mark: {}},
 		Health: map[ipvs.DestinationKey]Health{
 			dest(web, "10.0.0.1:80"):         {Down: true, For: time.Minute},
@@ -110,7 +110,7 @@ func full() Memory {
 		},
 		Drains: []Drain{{
 			Name:        "web",
-			Service:     ipvs.Service{ServiceKey: web, Scheduler: "wlc"},
+			Service:     ipvs.Service{ServiceKey: web, Scheduler: "least-active:round-robin"},
 			Destination: ipvs.Destination{Address: netip.MustParseAddrPort("10.0.0.3:8080"), Weight: 3},
 			Remaining:   5 * time.Minute,
 		}, {
@@ -243,7 +243,7 @@ func TestLoadMovesGarbageAside(t *testing.T) {
 			if diff := cmp.Diff(Memory{}, h.reload(t), equal); diff != "" {
 				t.Errorf("memory (-want +got):\n%s", diff)
 			}
-			if b, err := os.ReadFile(h.file(corruptName)); err != nil || string(b) != content {
+			if b, err := os.ReadFile(h.file(stateName + corruptSuffix)); err != nil || string(b) != content {
 				t.Errorf("file moved aside: %q, %v", b, err)
 			}
 			if !strings.Contains(h.log.String(), "moved aside") {
