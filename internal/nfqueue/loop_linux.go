@@ -1,0 +1,193 @@
+package nfqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// tickInterval is how often tick is called.
+	tickInterval = 5 * time.Millisecond
+	// receiveTimeout is how long a receive waits before the loop turns to poll.
+	receiveTimeout = 4 * time.Millisecond
+	// finalBatches bounds what Run answers after it was told to end.
+	finalBatches = 1024
+)
+
+// Run answers packets with handle's verdicts until ctx is done; it then answers
+// those that already wait, and returns nil. An error is the kernel's, and final:
+// ErrGone, or a system call that failed.
+//
+// Run keeps its thread to itself. handle and tick are called on it, never at the
+// same time: tick about every 5 ms, busy or idle. A handler that panics costs
+// its packet the mark, no more; a panic of tick is not caught. The thread holds
+// one of the GOMAXPROCS while packets come: a program sets it to one more a
+// queue.
+func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func()) error {
+	if !q.running.TryLock() {
+		return fmt.Errorf("run queue %d: it is running", q.number)
+	}
+	defer q.running.Unlock()
+	if q.closed.Load() {
+		return fmt.Errorf("run queue %d: %w", q.number, os.ErrClosed)
+	}
+	ended := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() { q.end(); close(ended) })
+	defer func() {
+		if !unhook() {
+			<-ended
+		}
+		if !q.closed.Load() {
+			q.stop.Store(false)
+			_, _ = unix.Read(q.wake, make([]byte, 8))
+		}
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	l := &loop{q: q, batch: newBatch(q.bufferSize), handle: handle}
+	if err := l.run(tick); err != nil {
+		return fmt.Errorf("run queue %d: %w", q.number, err)
+	}
+	return nil
+}
+
+// loop is one Run.
+type loop struct {
+	q      *Queue
+	batch  *batch
+	handle func(*Packet) Verdict
+	faults faults
+	fds    [2]unix.PollFd
+}
+
+func (l *loop) run(tick func()) error {
+	start := time.Now()
+	next := tickInterval
+	idle := false
+	for !l.q.stop.Load() {
+		if !idle || l.poll(next-time.Since(start)) {
+			n, err := l.once(0)
+			if err != nil {
+				return err
+			}
+			idle = n == 0
+		}
+		if now := time.Since(start); now >= next {
+			tick()
+			next = now + tickInterval
+		}
+	}
+	// Packets that wait would be dropped with the queue.
+	for range finalBatches {
+		if n, err := l.once(unix.MSG_DONTWAIT); n == 0 || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once receives a batch and answers it. It returns 0 when there was none.
+func (l *loop) once(flags int) (int, error) {
+	n, errno := l.batch.receive(l.q.fd, flags)
+	switch errno {
+	case 0:
+		return n, l.answer(n)
+	case unix.EAGAIN:
+		return 0, nil
+	case unix.EINTR:
+		// Most likely the runtime wanted the thread to stop for a moment.
+		return 0, nil
+	case unix.ENOBUFS:
+		l.q.counts.overruns.Add(1)
+		return 0, nil
+	}
+	return 0, os.NewSyscallError("receive", errno)
+}
+
+// poll waits for packets or for end, and says whether packets are there.
+func (l *loop) poll(d time.Duration) bool {
+	l.fds[0] = unix.PollFd{Fd: int32(l.q.fd), Events: unix.POLLIN}
+	l.fds[1] = unix.PollFd{Fd: int32(l.q.wake), Events: unix.POLLIN}
+	ms := max(0, (d+time.Millisecond-1)/time.Millisecond)
+	// An error is EINTR: the loop goes on as after the time-out.
+	n, _ := unix.Poll(l.fds[:], int(ms))
+	return n > 0 && l.fds[0].Revents != 0
+}
+
+// answer gives each packet of a batch its verdict.
+func (l *loop) answer(n int) error {
+	var packets uint64
+	var gone error
+	l.batch.verdicts = l.batch.verdicts[:0]
+	for i := range n {
+		for b := l.batch.received(i); len(b) > 0; {
+			m := &l.batch.message
+			rest, err := m.decode(b)
+			if err != nil {
+				l.q.counts.malformed.Add(1)
+				l.faults.log(l.q.log, faultMalformed, err)
+			}
+			switch {
+			case m.hasID:
+				packets++
+				// Without a mark the packet gets one further on, from the rules that
+				// balance what never came here.
+				v := Verdict{Accept: true}
+				if err == nil {
+					v = l.verdict(&m.packet)
+				}
+				l.batch.verdicts = appendVerdict(l.batch.verdicts, l.q.number, m.packet.ID, v)
+			case m.kind == kindFailure:
+				gone = errors.Join(gone, l.failure(m))
+			}
+			b = rest
+		}
+	}
+	c := &l.q.counts
+	c.batches.Add(1)
+	c.packets.Add(packets)
+	if packets > 0 {
+		if err := l.batch.send(l.q.fd); err != nil {
+			return err
+		}
+		c.verdicts.Add(packets)
+	}
+	return gone
+}
+
+// verdict calls the handler.
+func (l *loop) verdict(p *Packet) (v Verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			// One packet's fault must neither cost the others nor lose this one: the
+			// rules behind the queue balance what has no mark.
+			v = Verdict{Accept: true}
+			l.q.counts.panics.Add(1)
+			l.faults.panicked(l.q.log, r)
+		}
+	}()
+	return l.handle(p)
+}
+
+// failure counts what the kernel says of a verdict. It returns ErrGone where
+// there is no queue to go on with.
+func (l *loop) failure(m *message) error {
+	switch errno := unix.Errno(m.errno); errno {
+	case 0:
+	case unix.ENOENT:
+		l.q.counts.unknown.Add(1)
+	case unix.ENODEV:
+		return ErrGone
+	default:
+		l.q.counts.refused.Add(1)
+		l.faults.log(l.q.log, faultRefused, errno)
+	}
+	return nil
+}
