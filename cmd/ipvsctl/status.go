@@ -43,7 +43,7 @@ The exit status is 1 if the last pass over the table failed.`,
 func (a *app) printStatus(s api.Status) {
 	t := table{}
 	t.row("lbd:", fmt.Sprintf("%s, pid %d, up %s", s.Version, s.PID, span(s.UptimeSeconds)))
-	t.row("engine:", fmt.Sprintf("%s, IPVS %s (%s)", s.Engine, s.EngineVersion, s.EngineReason))
+	t.row("engine:", engineLine(s))
 	t.row("configuration:", fmt.Sprintf("%s, loaded %s, sha256 %.12s", s.ConfigFile, since(s.Time, s.ConfigLoaded), s.ConfigSHA256))
 	t.row("last sync:", syncLine(s.Sync))
 	t.row("drift:", driftLine(s))
@@ -73,6 +73,14 @@ func (a *app) printStatus(s api.Status) {
 
 func (a *app) printWarning(text string) {
 	fmt.Fprintln(a.out, a.paintWarning("warning: "+printable(text)))
+}
+
+func engineLine(s api.Status) string {
+	version := s.EngineVersion
+	if s.Engine == "kernel" {
+		version = "IPVS " + version
+	}
+	return fmt.Sprintf("%s, %s (%s)", s.Engine, version, s.EngineReason)
 }
 
 func syncLine(s api.Sync) string {

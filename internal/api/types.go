@@ -16,10 +16,11 @@ type Status struct {
 	UptimeSeconds float64 `json:"uptime_seconds"`
 	// Time is when the answer was made: a status is only as good as its clock.
 	Time time.Time `json:"time"`
-	// Engine is "kernel"; EngineReason says why it was chosen.
+	// Engine is "kernel" or "userspace"; EngineReason says why it was chosen.
 	Engine       string `json:"engine"`
 	EngineReason string `json:"engine_reason"`
-	// EngineVersion is the kernel's IPVS version, such as "1.2.1".
+	// EngineVersion is the kernel's IPVS version, such as "1.2.1", or how the
+	// userspace engine gets its packets.
 	EngineVersion string `json:"engine_version"`
 	ConfigFile    string `json:"config_file"`
 	// ConfigLoaded is when the running configuration was loaded; ConfigSHA256 is

@@ -55,7 +55,7 @@ func largeDaemon(tb testing.TB, services int) (*Daemon, *ipvstest.Fake) {
 	table := ipvstest.New()
 	e := engine{table}
 	d, err := assemble(parts{
-		log: log, engine: e, watched: e, host: &fakeHost{}, store: store,
+		log: log, opened: &opened{engine: e, watched: e}, host: &fakeHost{}, store: store,
 		notifier: &notifier{log: log, send: func(string) error { return nil }},
 		loaded:   &loaded{Config: large(&fakeNet{}, services), at: time.Now()},
 	})

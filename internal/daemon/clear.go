@@ -9,7 +9,7 @@ import (
 )
 
 // clear removes what lbd owns: its services, then its addresses, and gives back
-// the sysctls and timeouts. It goes by the memory alone, carries on after an error, and
+// the sysctls and timeouts, and at last what the engine is made of. It goes by the memory alone, carries on after an error, and
 // forgets what is done. The owner must not be running.
 func (o *owner) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
@@ -28,8 +28,12 @@ func (o *owner) clear(ctx context.Context) error {
 		o.restoreTimeouts(ctx, ipvs.Timeouts{}),
 		o.removeVIPs(func(VIP) bool { return true }),
 	)
+	if err == nil && o.clearEngine != nil {
+		err = o.clearEngine(ctx)
+	}
 	if err == nil {
 		o.log.Info("cleared", "changes", len(report.Changes))
+		o.mem.engine = ""
 	}
 	return errors.Join(err, o.remember())
 }

@@ -31,6 +31,10 @@ type Daemon struct {
 	started  time.Time
 
 	engineReason, engineVersion string
+	// serve, warnings and check are the engine's; see opened.
+	serve    func(context.Context) error
+	warnings func() []string
+	check    func(*config.Config) []string
 
 	hangup  <-chan os.Signal
 	reloads chan reloadRequest
@@ -43,14 +47,13 @@ type Daemon struct {
 // parts are what a Daemon is made of.
 type parts struct {
 	log *slog.Logger
-	// engine is the owner's. watched is the same table over a connection of its
-	// own, so that a long dump for somebody who looks never delays a write.
-	engine, watched Engine
-	host            Host
-	store           Store
-	notifier        *notifier
-	// name is the engine's.
-	name config.Engine
+	*opened
+	host     Host
+	store    Store
+	notifier *notifier
+	// name is the engine's, reason why it is that one.
+	name   config.Engine
+	reason string
 	// env is handed to the checks.
 	env healthcheck.Env
 	// loaded is the configuration, mem what the store held.
@@ -71,23 +74,31 @@ func assemble(p parts) (*Daemon, error) {
 		hangup:   p.hangup,
 		reloads:  make(chan reloadRequest),
 		stopped:  make(chan struct{}),
+
+		engineReason:  p.reason,
+		engineVersion: p.version,
+		serve:         p.run,
+		warnings:      p.warnings,
+		check:         p.check,
 	}
 	o := &owner{
-		log:      p.log,
-		engine:   p.engine,
-		host:     p.host,
-		store:    p.store,
-		notifier: p.notifier,
-		requests: make(chan func(context.Context)),
-		dirty:    make(chan struct{}, 1),
-		counted:  make(chan struct{}, 1),
-		tried:    make(chan struct{}),
-		synced:   make(chan struct{}),
-		loaded:   p.loaded,
-		keys:     make(map[*healthcheck.Probe]string),
+		log:         p.log,
+		engine:      p.engine,
+		clearEngine: p.clear,
+		host:        p.host,
+		store:       p.store,
+		notifier:    p.notifier,
+		requests:    make(chan func(context.Context)),
+		dirty:       make(chan struct{}, 1),
+		counted:     make(chan struct{}, 1),
+		tried:       make(chan struct{}),
+		synced:      make(chan struct{}),
+		loaded:      p.loaded,
+		keys:        make(map[*healthcheck.Probe]string),
 	}
 	o.mem, o.since = recall(p.mem, d.started)
 	o.mem.netns = p.loaded.NetNS
+	o.mem.bind(p.name)
 	o.reconciler = &reconcile.Reconciler{Claim: o.own, Logger: p.log}
 	o.monitor = healthcheck.New(healthcheck.Options{
 		Env:    p.env,
@@ -120,6 +131,9 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 		{"advice", d.onceTried(d.runAdvice)},
 		{"watchdog", d.runWatchdog},
 		{"readiness", d.runReadiness},
+	}
+	if d.serve != nil {
+		tasks = append(tasks, task{"engine", d.serve})
 	}
 	if d.settled != nil {
 		tasks = append(tasks, task{"settling", d.onceTried(func(ctx context.Context) error {

@@ -31,12 +31,18 @@ type Engine interface {
 	SetTimeouts(ctx context.Context, t ipvs.Timeouts) error
 }
 
+// Sysctls are settings of an engine, by the last word of their names.
+type Sysctls interface {
+	// Sysctl reads net.ipv4.vs.NAME, SetSysctl writes it. The error matches
+	// fs.ErrNotExist where there is none.
+	Sysctl(name string) (int, error)
+	SetSysctl(name string, value int) error
+}
+
 // Host is the machine in the network namespace of the engine: addresses and
 // sysctls.
 type Host interface {
-	// Sysctl reads net.ipv4.vs.NAME, SetSysctl writes it.
-	Sysctl(name string) (int, error)
-	SetSysctl(name string, value int) error
+	Sysctls
 	// ListVIPs returns the addresses of an interface. AddVIPs and RemoveVIPs add
 	// and remove host addresses and return those that they did; one that is
 	// there to add, or is not there to remove, is no error.

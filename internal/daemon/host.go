@@ -15,12 +15,22 @@ import (
 const sysctlPrefix = "net.ipv4.vs."
 
 // host is the machine in a network namespace.
-type host struct{ *sysnet.Namespace }
+type host struct {
+	*sysnet.Namespace
+	// sysctls are the engine's; nil for the kernel's.
+	sysctls Sysctls
+	// forwards says that the engine takes packets to the services' addresses as
+	// they arrive, whether this host has the addresses or not.
+	forwards bool
+}
 
 var _ Host = host{}
 
 // Sysctl implements Host.
 func (h host) Sysctl(name string) (int, error) {
+	if h.sysctls != nil {
+		return h.sysctls.Sysctl(name)
+	}
 	text, err := h.Namespace.Sysctl(sysctlPrefix + name)
 	if err != nil {
 		return 0, err
@@ -34,6 +44,9 @@ func (h host) Sysctl(name string) (int, error) {
 
 // SetSysctl implements Host.
 func (h host) SetSysctl(name string, value int) error {
+	if h.sysctls != nil {
+		return h.sysctls.SetSysctl(name, value)
+	}
 	_, err := h.Namespace.SetSysctl(sysctlPrefix+name, strconv.Itoa(value))
 	return err
 }
@@ -41,6 +54,7 @@ func (h host) SetSysctl(name string, value int) error {
 // Warnings implements Host.
 func (h host) Warnings(c *config.Config) []string {
 	n := needs(c)
+	n.Forwarded = h.forwards
 	facts, err := h.ReadFacts(n)
 	if err != nil {
 		return []string{fmt.Sprintf("cannot look for what keeps the services from working: %v", err)}

@@ -91,9 +91,13 @@ func (d *Daemon) runAdvice(ctx context.Context) error {
 	}
 }
 
-// hostErrors says what this host cannot do of a configuration.
+// hostErrors says what this host cannot do of a configuration. The kernel is
+// asked for the schedulers; another engine knows its own.
 func (d *Daemon) hostErrors(ctx context.Context, c *config.Config) ([]string, error) {
 	errs := d.host.Errors(c)
+	if d.check != nil {
+		return append(errs, d.check(c)...), nil
+	}
 	var names []ipvs.Scheduler
 	for i := range c.VirtualServices {
 		names = append(names, c.VirtualServices[i].Scheduler)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/ipvs"
@@ -16,6 +17,8 @@ import (
 type ledger struct {
 	// netns is the namespace of everything below.
 	netns string
+	// engine holds the services; empty for the kernel.
+	engine config.Engine
 	// owned are the services that lbd has called its own.
 	owned map[ipvs.ServiceKey]struct{}
 	// health is the last decision about each checked server.
@@ -37,6 +40,7 @@ type ledger struct {
 func (l *ledger) clone() *ledger {
 	return &ledger{
 		netns:    l.netns,
+		engine:   l.engine,
 		owned:    cloneMap(l.owned),
 		health:   cloneMap(l.health),
 		drains:   slices.Clone(l.drains),
@@ -49,7 +53,7 @@ func (l *ledger) clone() *ledger {
 
 // equal reports whether both say the same.
 func (l *ledger) equal(o *ledger) bool {
-	return l.netns == o.netns &&
+	return l.netns == o.netns && l.engine == o.engine &&
 		maps.Equal(l.owned, o.owned) &&
 		maps.Equal(l.health, o.health) &&
 		slices.Equal(l.drains, o.drains) &&
@@ -61,7 +65,29 @@ func (l *ledger) equal(o *ledger) bool {
 
 // empty reports whether lbd has nothing on the host.
 func (l *ledger) empty() bool {
-	return len(l.owned)+len(l.sysctls)+len(l.vips) == 0 && l.timeouts == ipvs.Timeouts{}
+	return l.bound() == "" && len(l.vips) == 0
+}
+
+// bound returns the engine that still has something of lbd; empty for none. The
+// userspace engine has rules even without a service. The addresses belong to no
+// engine.
+func (l *ledger) bound() config.Engine {
+	switch {
+	case l.engine == config.EngineUserspace:
+		return l.engine
+	case len(l.owned)+len(l.sysctls) == 0 && l.timeouts == ipvs.Timeouts{}:
+		return ""
+	}
+	return config.EngineKernel
+}
+
+// bind makes the ledger one of an engine. What another one had is gone: choose
+// has seen to it.
+func (l *ledger) bind(e config.Engine) {
+	if b := l.bound(); b != "" && b != e {
+		l.owned, l.sysctls, l.timeouts = map[ipvs.ServiceKey]struct{}{}, map[string]int{}, ipvs.Timeouts{}
+	}
+	l.engine = e
 }
 
 // memory returns the ledger as it is stored at now. states says since when each
@@ -69,6 +95,7 @@ func (l *ledger) empty() bool {
 func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) memory.Memory {
 	m := memory.Memory{
 		NetNS:    l.netns,
+		Engine:   string(l.engine),
 		Owned:    cloneMap(l.owned),
 		Health:   make(map[ipvs.DestinationKey]memory.Health, len(l.health)),
 		Order:    cloneMap(l.order),
@@ -100,6 +127,7 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]since) {
 	l := &ledger{
 		netns:    m.NetNS,
+		engine:   config.Engine(m.Engine),
 		owned:    cloneMap(m.Owned),
 		health:   make(fleet.Health, len(m.Health)),
 		order:    cloneMap(m.Order),

@@ -39,13 +39,16 @@ type loaded struct {
 // concurrent use belongs to the goroutine of run; others send it requests, wake
 // it up, or read the view.
 type owner struct {
-	log      *slog.Logger
-	engine   Engine
-	host     Host
-	store    Store
-	monitor  *healthcheck.Monitor
-	mirror   *mirror
-	notifier *notifier
+	log    *slog.Logger
+	engine Engine
+	// clearEngine removes what is left of the engine without services; it may be
+	// nil.
+	clearEngine func(context.Context) error
+	host        Host
+	store       Store
+	monitor     *healthcheck.Monitor
+	mirror      *mirror
+	notifier    *notifier
 
 	// requests run on the owner's goroutine.
 	requests chan func(context.Context)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,10 @@ type rig struct {
 	hangup chan os.Signal
 	// wrap, if not nil, makes the engine of the daemons from that of the table.
 	wrap func(Engine) Engine
+	// name is the engine's, the kernel's if it is empty; equip, if not nil, gives
+	// it more.
+	name  config.Engine
+	equip func(*opened)
 
 	mu      sync.Mutex
 	stored  memory.Memory
@@ -117,13 +122,16 @@ func (r *rig) run(l *loaded) *process {
 		e = r.wrap(e)
 	}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
+	o := &opened{engine: e, watched: e}
+	if r.equip != nil {
+		r.equip(o)
+	}
 	d, err := assemble(parts{
-		log:     log,
-		name:    config.EngineKernel,
-		engine:  e,
-		watched: e,
-		host:    r.host,
-		store:   r,
+		log:    log,
+		name:   cmp.Or(r.name, config.EngineKernel),
+		opened: o,
+		host:   r.host,
+		store:  r,
 		notifier: &notifier{log: log, send: func(s string) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,17 +65,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if l, _ := recall(mem, time.Now()); !l.empty() && l.netns != cfg.NetNS {
+	l, _ := recall(mem, time.Now())
+	if !l.empty() && l.netns != cfg.NetNS {
 		return fmt.Errorf("lbd still owns services, addresses or sysctls in network namespace %q, and the configuration says %q: run lbd --clear first",
 			l.netns, cfg.NetNS)
 	}
-	if cfg.Engine == config.EngineUserspace {
-		return errors.New("engine: userspace: this version of lbd has the kernel engine alone")
-	}
-	if err := suits(config.EngineKernel, cfg.Config); err != nil {
-		return err
-	}
-	m, err := openMachine(ctx, cfg.NetNS)
+	m, err := openMachine(ctx, cfg.NetNS, wish{
+		engine: cfg.Engine, bound: l.bound(), kernel: openKernel,
+		userspace: openUserspace(cfg.Userspace, store.EngineFile(), o.Logger),
+	})
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped, before there was anything to stop
 	}
@@ -82,6 +81,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer joinClose(&err, m)
+	if err := suits(m.name, cfg.Config); err != nil {
+		return err
+	}
+	restoreThreads := addThreads(m.threads)
+	defer restoreThreads()
 	listener, err := api.Listen(cfg.SocketPath, gid)
 	if err != nil {
 		return err
@@ -90,16 +94,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer listener.Close()
 
 	d, err := assemble(parts{
-		log: o.Logger, name: config.EngineKernel, engine: m.engine, watched: m.watched, host: m.host, env: m.env, store: store,
+		log: o.Logger, opened: m.opened, name: m.name, reason: m.reason, host: m.host, env: m.env, store: store,
 		notifier: newNotifier(o.Logger), loaded: cfg, mem: mem, hangup: o.Hangup,
 	})
 	if err != nil {
 		return err
 	}
 	d.settled = restoreGC
-	d.engineReason = reason(cfg.Config)
-	d.engineVersion = m.version
-	o.Logger.Info("starting", "version", version.String(), "config", cfg.file, "engine", "kernel", "ipvs", m.version)
+	o.Logger.Info("starting", "version", version.String(), "config", cfg.file,
+		"engine", m.name, "engine_version", m.version, "reason", m.reason)
 	server := api.NewServer(d, api.Options{Logger: o.Logger, Allow: api.AllowGroup(gid)})
 	return d.exit(ctx, d.run(ctx, listener, server))
 }
@@ -149,15 +152,18 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 		return err
 	}
 	defer joinClose(&err, ns)
-	switch m, err := openMachine(ctx, o.mem.netns); {
+	switch m, err := openMachine(ctx, o.mem.netns, wish{
+		engine: cmp.Or(o.mem.engine, config.EngineKernel), kernel: openKernel,
+		userspace: reopenUserspace(store.EngineFile(), log),
+	}); {
 	case errors.Is(err, ipvs.ErrNotAvailable):
 		// The table is gone with the module; addresses are not.
-		o.engine, o.host = absent{err: err}, host{ns}
+		o.engine, o.host = absent{err: err}, host{Namespace: ns}
 	case err != nil:
 		return err
 	default:
-		defer m.Close()
-		o.engine, o.host = m.engine, m.host
+		defer joinClose(&err, m)
+		o.engine, o.host, o.clearEngine = m.engine, m.host, m.clear
 	}
 	return o.clear(ctx)
 }
@@ -173,14 +179,6 @@ func (a absent) Table(context.Context) ([]ipvs.TableEntry, error) { return nil, 
 
 // SetTimeouts returns the error.
 func (a absent) SetTimeouts(context.Context, ipvs.Timeouts) error { return a.err }
-
-// reason says why the engine is what it is.
-func reason(c *config.Config) string {
-	if c.Engine == config.EngineKernel {
-		return "engine: kernel in the configuration"
-	}
-	return "engine: auto, and the kernel has IPVS"
-}
 
 // groupID returns the ID of a group, that of root for none.
 func groupID(name string) (int, error) {

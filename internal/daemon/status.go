@@ -33,6 +33,9 @@ func (d *Daemon) Status(context.Context) (api.Status, error) {
 		Sysctls:         v.loaded.Sysctls,
 		Warnings:        slices.Concat(v.loaded.Warnings, d.adviser.last()),
 	}
+	if d.warnings != nil {
+		s.Warnings = append(s.Warnings, d.warnings()...)
+	}
 	s.Services, s.RealServers = v.counts()
 	for _, e := range d.foreign(v) {
 		s.Foreign = append(s.Foreign, e.ServiceKey.String())

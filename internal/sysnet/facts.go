@@ -8,6 +8,9 @@ type Needs struct {
 	VIPs []netip.Addr
 	// VIPInterface gets the VIPs from lbd; empty when someone else places them.
 	VIPInterface string
+	// Forwarded says that packets to the VIPs are taken as they arrive: the host
+	// need not have the addresses.
+	Forwarded bool
 	// Masq, Direct and Tunnel are the real servers by forwarding method.
 	Masq, Direct, Tunnel []netip.Addr
 }

@@ -50,6 +50,9 @@ func (w *warnings) vips(f Facts, n Needs) {
 	}
 	var absent []netip.Addr
 	for _, vip := range n.VIPs {
+		if n.Forwarded {
+			break
+		}
 		if r, ok := f.Routes[vip]; ok && !r.Local {
 			absent = append(absent, vip)
 		}

@@ -139,6 +139,11 @@ func TestWarnings(t *testing.T) {
 			f.Routes[pa("192.0.2.11")] = Route{Interface: "eth0", Gateway: pa("203.0.113.1")}
 			n.VIPs = append(n.VIPs, pa("192.0.2.11"))
 		}, []string{"virtual service address 192.0.2.11 is not local to this host: packets to it pass by; set vip_interface, or add it to an interface"}},
+		{"VIP of nobody that is forwarded", func(f *Facts, n *Needs) {
+			f.Routes[pa("192.0.2.11")] = Route{Interface: "eth0", Gateway: pa("203.0.113.1")}
+			n.VIPs = append(n.VIPs, pa("192.0.2.11"))
+			n.Forwarded = true
+		}, nil},
 		{"VIP that lbd places", func(f *Facts, n *Needs) {
 			f.Routes[pa("192.0.2.11")] = Route{Interface: "eth0", Gateway: pa("203.0.113.1")}
 			n.VIPs = append(n.VIPs, pa("192.0.2.11"))
