@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/flow"
@@ -15,6 +16,19 @@ const (
 	Update                  // IPCTNL_MSG_CT_NEW without
 	Destroy                 // IPCTNL_MSG_CT_DELETE
 )
+
+// String names the kind: "new", "update" or "destroy".
+func (k Kind) String() string {
+	switch k {
+	case New:
+		return "new"
+	case Update:
+		return "update"
+	case Destroy:
+		return "destroy"
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
 
 // Event is a flow as the kernel tells of it. Handlers must not keep a pointer to
 // one: it is written again for the next.
@@ -34,11 +48,16 @@ type Event struct {
 	// include/uapi/linux/netfilter/nf_conntrack_tcp.h, SCTPState enum
 	// sctp_conntrack; zero if absent.
 	TCPState, SCTPState uint8
-	// Timeout is what is left, whole seconds (CTA_TIMEOUT); zero in Destroy.
+	// Timeout is what is left, whole seconds (CTA_TIMEOUT). In Destroy it is not
+	// zero on newer kernels where the entry was deleted before its time.
 	Timeout time.Duration
 	// Start and Stop are nanoseconds of the wall clock (CTA_TIMESTAMP); zero
 	// without net.netfilter.nf_conntrack_timestamp.
 	Start, Stop int64
+	// At is when the kernel made the event, nanoseconds of the wall clock
+	// (CTA_TIMESTAMP_EVENT, Linux 6.14); zero on older kernels and without
+	// net.netfilter.nf_conntrack_timestamp.
+	At int64
 	// Counted says that the four counters were there, which needs
 	// net.netfilter.nf_conntrack_acct when the flow began.
 	Counted bool
@@ -52,4 +71,5 @@ const (
 	StatusSeenReply = 1 << 1 // IPS_SEEN_REPLY
 	StatusAssured   = 1 << 2 // IPS_ASSURED
 	StatusConfirmed = 1 << 3 // IPS_CONFIRMED
+	StatusDstNAT    = 1 << 5 // IPS_DST_NAT
 )
