@@ -53,6 +53,10 @@ func (b scriptBackend) Services(context.Context) ([]api.Service, error) {
 	return answer[[]api.Service](b, "services")
 }
 
+func (b scriptBackend) Table(context.Context) ([]api.Service, error) {
+	return answer[[]api.Service](b, "table")
+}
+
 func (b scriptBackend) Check(_ context.Context, f api.File) (api.CheckReport, error) {
 	b.receive(f)
 	return answer[api.CheckReport](b, "check")

@@ -52,12 +52,30 @@ func (a *app) listDirect(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
+	return a.printHeld(services, names, "the kernel")
+}
+
+// listTable lists what the engine of lbd holds, or the service of it with this
+// key or address.
+func (a *app) listTable(ctx context.Context, names []string) error {
+	c := a.client()
+	c.OnAnswer = nil // it may be more than what is asked for
+	services, err := c.Table(ctx)
+	if err != nil {
+		return err
+	}
+	return a.printHeld(services, names, "the table")
+}
+
+// printHeld prints services of which only the table is known, or the one with a
+// key or address.
+func (a *app) printHeld(services []api.Service, names []string, where string) error {
 	if len(names) > 0 {
 		services = slices.DeleteFunc(services, func(s api.Service) bool {
 			return s.Key != names[0] && cmp.Or(s.Address, s.Key) != names[0]
 		})
 		if len(services) == 0 {
-			return fmt.Errorf("virtual service %q: %w in the kernel", names[0], api.ErrNotFound)
+			return fmt.Errorf("virtual service %q: %w in %s", names[0], api.ErrNotFound, where)
 		}
 	}
 	if !a.text() {

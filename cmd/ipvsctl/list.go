@@ -7,7 +7,7 @@ import (
 )
 
 func (a *app) listCommand() *cobra.Command {
-	var direct bool
+	var direct, table bool
 	cmd := &cobra.Command{
 		Use:     "list [SERVICE]",
 		Aliases: []string{"ls"},
@@ -18,15 +18,21 @@ WEIGHT is the weight in the table and the configured one; a dash means that the
 table does not hold the real server. SERVICE is a name, or the protocol and
 address as listed. -o wide adds limits, rates and the reason of the weight.
 
---direct reads the kernel of this network namespace and needs no lbd. It knows
-neither names nor configured weights nor health, and shows the real servers in
-the kernel's order.`,
+--table has lbd read its engine now, instead of telling what it saw last.
+--direct reads the kernel's IPVS of this network namespace and needs no lbd.
+Both show the real servers in the engine's order, and know neither names nor
+configured weights nor health.`,
 		Example:           `  ipvsctl list "TCP 192.0.2.10:80"`,
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: a.completeService,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if direct {
+			switch {
+			case direct && table:
+				return usagef("--direct and --table exclude each other")
+			case direct:
 				return a.listDirect(cmd.Context(), args)
+			case table:
+				return a.listTable(cmd.Context(), args)
 			}
 			var services []api.Service
 			var err error
@@ -46,6 +52,7 @@ the kernel's order.`,
 		},
 	}
 	cmd.Flags().BoolVar(&direct, "direct", false, "look at the kernel, without lbd")
+	cmd.Flags().BoolVar(&table, "table", false, "read the engine's table now")
 	return cmd
 }
 

@@ -22,6 +22,9 @@ type Backend interface {
 	Status(ctx context.Context) (Status, error)
 	// Services returns every service in the table, the foreign ones last.
 	Services(ctx context.Context) ([]Service, error)
+	// Table reads what the engine holds now: every service by its key, with its
+	// real servers in the engine's order.
+	Table(ctx context.Context) ([]Service, error)
 	// Check says what is wrong with a configuration on this host. An unusable
 	// file is a report, not an error.
 	Check(ctx context.Context, f File) (CheckReport, error)

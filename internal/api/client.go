@@ -73,6 +73,12 @@ func (c *Client) Service(ctx context.Context, name string) (Service, error) {
 	return call[Service](ctx, c, "GET", "/v1/services/"+url.PathEscape(name), nil)
 }
 
+// Table reads what lbd's engine holds now, with its real servers in the engine's
+// order and without what only lbd knows.
+func (c *Client) Table(ctx context.Context) ([]Service, error) {
+	return call[[]Service](ctx, c, "GET", "/v1/table", nil)
+}
+
 // Check asks whether this lbd on its host could load a file.
 func (c *Client) Check(ctx context.Context, f File) (CheckReport, error) {
 	return call[CheckReport](ctx, c, "POST", "/v1/check", f)

@@ -39,6 +39,8 @@ func TestClient(t *testing.T) {
 	check("status", backend.status, status, err)
 	services, err := c.Services(ctx)
 	check("services", fillServices(backend.services), services, err)
+	table, err := c.Table(ctx)
+	check("table", fillServices(backend.table), table, err)
 	for _, want := range backend.services {
 		name := want.Name
 		if name == "" {
@@ -57,7 +59,7 @@ func TestClient(t *testing.T) {
 	check("reconcile", backend.reconcile, reconcile, err)
 
 	check("files", []File{file, file}, backend.files, nil)
-	if len(answers) != 11 || !strings.HasPrefix(answers[1], `{"version":"v1.2.3",`) {
+	if len(answers) != 12 || !strings.HasPrefix(answers[1], `{"version":"v1.2.3",`) {
 		t.Errorf("want 11 raw answers, got %d: %q", len(answers), answers)
 	}
 }

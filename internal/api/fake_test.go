@@ -15,6 +15,7 @@ import (
 type fakeBackend struct {
 	status    Status
 	services  []Service
+	table     []Service
 	check     CheckReport
 	plan      Plan
 	reload    ReloadResult
@@ -38,6 +39,10 @@ func (f *fakeBackend) call(ctx context.Context) error {
 func (f *fakeBackend) Status(ctx context.Context) (Status, error) { return f.status, f.call(ctx) }
 func (f *fakeBackend) Services(ctx context.Context) ([]Service, error) {
 	return f.services, f.call(ctx)
+}
+
+func (f *fakeBackend) Table(ctx context.Context) ([]Service, error) {
+	return f.table, f.call(ctx)
 }
 
 func (f *fakeBackend) file(file File) {

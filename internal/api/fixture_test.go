@@ -46,6 +46,7 @@ func fixture() *fakeBackend {
 			{Name: "a/b%2F é", Key: "FWM 7", Protocol: "FWM", FWMark: 7, Family: "ipv4", Scheduler: "sh"},
 			{Key: "UDP 192.0.2.9:53", Foreign: true, Protocol: "UDP", Address: "192.0.2.9:53", Family: "ipv4", Scheduler: "rr"},
 		},
+		table: []Service{{Key: "TCP 192.0.2.10:80", Protocol: "TCP", Address: "192.0.2.10:80", Family: "ipv4", Scheduler: "wlc"}},
 		check: CheckReport{
 			Errors: []string{"lbd.yaml:1:1: e"}, HostErrors: []string{"scheduler mh: not in this kernel"}, Warnings: []string{"w"},
 		},

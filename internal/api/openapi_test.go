@@ -167,6 +167,7 @@ func TestOpenAPIRoutes(t *testing.T) {
 		"version":   {"", "Version"},
 		"status":    {"", "Status"},
 		"services":  {"", "array of Service"},
+		"table":     {"", "array of Service"},
 		"service":   {"", "Service"},
 		"check":     {"File", "CheckReport"},
 		"diff":      {"File", "Plan"},

@@ -27,6 +27,7 @@ func (s *Server) routes() []route {
 		{"GET", "/v1/status", false, s.status},
 		{"GET", "/v1/services", false, s.services},
 		{"GET", "/v1/services/{name}", false, s.service},
+		{"GET", "/v1/table", false, s.table},
 		{"POST", "/v1/check", false, s.check},
 		{"POST", "/v1/diff", false, s.diff},
 		{"POST", "/v1/reload", true, s.reload},
@@ -45,6 +46,11 @@ func (s *Server) status(r *http.Request) (any, error) {
 
 func (s *Server) services(r *http.Request) (any, error) {
 	v, err := s.backend.Services(r.Context())
+	return fillServices(v), err
+}
+
+func (s *Server) table(r *http.Request) (any, error) {
+	v, err := s.backend.Table(r.Context())
 	return fillServices(v), err
 }
 

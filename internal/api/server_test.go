@@ -59,6 +59,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"status", "GET", "/v1/status", "", "", 200},
 		{"services", "GET", "/v1/services", "", "", 200},
+		{"table", "GET", "/v1/table", "", "", 200},
 		{"service", "GET", "/v1/services/web", "", "", 200},
 		{"service by key", "GET", "/v1/services/UDP%20192.0.2.9:53", "", "", 200},
 		{"service with a strange name", "GET", "/v1/services/a%2Fb%252F%20%C3%A9", "", "", 200},

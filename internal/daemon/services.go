@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
@@ -24,6 +25,22 @@ func (d *Daemon) Services(context.Context) ([]api.Service, error) {
 	}
 	for _, e := range d.foreign(v) {
 		list = append(list, foreignService(e))
+	}
+	return list, nil
+}
+
+// Table implements api.Backend.
+func (d *Daemon) Table(ctx context.Context) ([]api.Service, error) {
+	ctx, cancel := context.WithTimeout(ctx, engineTimeout)
+	defer cancel()
+	table, err := d.watched.Table(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(table, func(a, b ipvs.TableEntry) int { return a.ServiceKey.Compare(b.ServiceKey) })
+	list := make([]api.Service, len(table))
+	for i, e := range table {
+		list[i] = api.TableService(e)
 	}
 	return list, nil
 }

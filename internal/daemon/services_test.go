@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"errors"
+	"fmt"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +68,38 @@ func TestServices(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got, opts); diff != "" {
 			t.Errorf("services (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The table is read now, in its own order, whatever the mirror saw.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf(service(vip, server(rs2, 3), server(rs3, 2)))
+		c.MirrorInterval = time.Hour
+		p := r.start(c)
+		d := ipvs.Destination{Address: netip.MustParseAddrPort("10.0.0.9:80"), Weight: 7}
+		web := ipvs.Service{ServiceKey: key(vip)}
+		if err := r.table.Do(ipvs.Op{Kind: ipvs.OpAddDestination, Service: web, Destination: d}); err != nil {
+			t.Fatal(err)
+		}
+		table, err := p.Table(t.Context())
+		if err != nil || len(table) != 1 {
+			t.Fatalf("want one service, got %+v, %v", table, err)
+		}
+		var got []string
+		for _, rs := range table[0].RealServers {
+			got = append(got, fmt.Sprintf("%s %d", rs.Address, rs.ProgrammedWeight))
+		}
+		want := []string{"10.0.0.9:80 7", rs2 + " 3", rs3 + " 2"}
+		if diff := cmp.Diff(want, got); diff != "" || table[0].Key != "TCP "+vip {
+			t.Errorf("table of %s (-want +got):\n%s", table[0].Key, diff)
+		}
+		r.table.SetAvailable(false)
+		if _, err := p.Table(t.Context()); !errors.Is(err, ipvs.ErrNotAvailable) {
+			t.Errorf("without the module: want ErrNotAvailable, got %v", err)
 		}
 	})
 }
