@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -114,30 +112,5 @@ func TestMedian(t *testing.T) {
 	}
 	if got := ts.median("even"); got != 3 {
 		t.Errorf("median of 2, 40, 4, 1: want 3, got %d", got)
-	}
-}
-
-func TestPrintResults(t *testing.T) {
-	ten, half := atLeast(10), atMost(0.5)
-	good := []result{{"speedup", 12.345678, ten}, {"free", 3, bar{}}, {"cost", 0.5, half}}
-	var out, errOut bytes.Buffer
-	if !printResults(&out, &errOut, good) {
-		t.Errorf("good results miss a bar: %s", &errOut)
-	}
-	if diff := cmp.Diff("RESULT speedup 12.35\nRESULT free 3\nRESULT cost 0.5\n", out.String()); diff != "" {
-		t.Errorf("output (-want +got)\n%s", diff)
-	}
-	nan := make(times).ratio("a", "b")
-	bad := []result{{"speedup", 9.9, ten}, {"cost", 0.51, half}, {"nothing", nan, half}}
-	out.Reset()
-	if printResults(&out, &errOut, bad) {
-		t.Error("bad results miss no bar")
-	}
-	want := "bench-apply: speedup is 9.9, want at least 10\nbench-apply: cost is 0.51, want at most 0.5\nbench-apply: nothing is NaN, want at most 0.5\n"
-	if diff := cmp.Diff(want, errOut.String()); diff != "" {
-		t.Errorf("complaints (-want +got)\n%s", diff)
-	}
-	if n := strings.Count(out.String(), "RESULT "); n != 3 {
-		t.Errorf("RESULT lines: want 3, got %d", n)
 	}
 }

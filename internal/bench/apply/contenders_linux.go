@@ -24,7 +24,7 @@ import (
 const limit = 3 * time.Minute
 
 // restore times ipvsadm -R, the process included.
-func (b *bench) restore(ns *netnstest.NS) (time.Duration, error) {
+func (b *trial) restore(ns *netnstest.NS) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "ipvsadm", "-R")
@@ -38,7 +38,7 @@ func (b *bench) restore(ns *netnstest.NS) (time.Duration, error) {
 
 // keepalived times keepalived from its start until the table is whole. Only its
 // checker process runs, and it has nothing to check.
-func (b *bench) keepalived(ns *netnstest.NS) (took time.Duration, err error) {
+func (b *trial) keepalived(ns *netnstest.NS) (took time.Duration, err error) {
 	file := filepath.Join(b.dir, "keepalived.conf")
 	if err := os.WriteFile(file, []byte(b.spec.keepalived()), 0o600); err != nil {
 		return 0, err
@@ -93,7 +93,7 @@ func (b *bench) keepalived(ns *netnstest.NS) (took time.Duration, err error) {
 
 // start times the lbd program from its start, with its file to parse, until it
 // says that it is ready, at which the table must be whole.
-func (b *bench) start(ns *netnstest.NS) (time.Duration, error) {
+func (b *trial) start(ns *netnstest.NS) (time.Duration, error) {
 	dir, err := os.MkdirTemp(b.dir, "start-")
 	if err != nil {
 		return 0, err
@@ -112,7 +112,7 @@ func (b *bench) start(ns *netnstest.NS) (time.Duration, error) {
 }
 
 // parse returns the configuration of lbd and how long it took to parse.
-func (b *bench) parse() (*config.Config, time.Duration, error) {
+func (b *trial) parse() (*config.Config, time.Duration, error) {
 	text := []byte(b.spec.lbd("/run/lbd/lbd.sock"))
 	begin := time.Now()
 	c, err := config.Parse("lbd.yaml", text)
@@ -121,7 +121,7 @@ func (b *bench) parse() (*config.Config, time.Duration, error) {
 
 // apply times lbd's own path from a parsed configuration to the programmed
 // table. It returns how many requests a second pass writes.
-func (b *bench) apply(ns *netnstest.NS, c *config.Config) (time.Duration, int, error) {
+func (b *trial) apply(ns *netnstest.NS, c *config.Config) (time.Duration, int, error) {
 	client, err := ipvs.Open(ipvs.WithNetNS(ns.FD()))
 	if err != nil {
 		return 0, 0, err
@@ -177,7 +177,7 @@ func (t *countingTable) Apply(ctx context.Context, ops []ipvs.Op) error {
 const readings = 3
 
 // mirror times readings of all counts and as many of ipvsadm -Ln, in turn.
-func (b *bench) mirror(ns *netnstest.NS) error {
+func (b *trial) mirror(ns *netnstest.NS) error {
 	client, err := ipvs.Open(ipvs.WithNetNS(ns.FD()))
 	if err != nil {
 		return err

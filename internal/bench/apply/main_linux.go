@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lbd-project/lbd/internal/bench"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/e2e"
 	"github.com/lbd-project/lbd/internal/netnstest"
@@ -36,8 +37,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// bench is a run of the benchmark.
-type bench struct {
+// trial is a run of the benchmark.
+type trial struct {
 	spec   spec
 	rounds int
 	lbd    string
@@ -68,7 +69,7 @@ func timeNames() []string {
 func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("apply", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	b := &bench{out: stdout, times: make(times)}
+	b := &trial{out: stdout, times: make(times)}
 	fs.StringVar(&b.lbd, "lbd", "", "`file` of lbd; the one beside this program unless set")
 	fs.IntVar(&b.rounds, "rounds", 5, "`number` of rounds")
 	fs.IntVar(&b.spec.services, "services", 1000, "`number` of services, at most 60000")
@@ -96,14 +97,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "apply:", err)
 		return 1
 	}
-	if !printResults(stdout, stderr, b.results()) {
+	if !bench.Print(stdout, stderr, "bench-apply", b.results()) {
 		return 1
 	}
 	return 0
 }
 
 // play measures.
-func (b *bench) play() (err error) {
+func (b *trial) play() (err error) {
 	if b.dir, err = os.MkdirTemp("", "lbd-bench-"); err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (b *bench) play() (err error) {
 
 // round lets every contender program the table once. Those that a bar compares
 // follow each other: what else the machine does changes from one to the next.
-func (b *bench) round() error {
+func (b *trial) round() error {
 	if err := b.contend(timeRestore, b.restore); err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (b *bench) round() error {
 }
 
 // applyAndMirror uses the table that lbd's path made for the mirror, too.
-func (b *bench) applyAndMirror(ns *netnstest.NS) (time.Duration, error) {
+func (b *trial) applyAndMirror(ns *netnstest.NS) (time.Duration, error) {
 	took, noop, err := b.apply(ns, b.config)
 	if err != nil {
 		return 0, err
@@ -158,7 +159,7 @@ func (b *bench) applyAndMirror(ns *netnstest.NS) (time.Duration, error) {
 
 // contend times one contender in a fresh namespace, verifies what it did, and
 // takes it all away again before the next.
-func (b *bench) contend(name string, f func(*netnstest.NS) (time.Duration, error)) error {
+func (b *trial) contend(name string, f func(*netnstest.NS) (time.Duration, error)) error {
 	runtime.GC()
 	return e2e.WithHost(func(h *e2e.Host) error {
 		ns := netnstest.New(h)
@@ -191,16 +192,16 @@ func flush(ns *netnstest.NS) error {
 }
 
 // results derives the figures from the medians and prints those.
-func (b *bench) results() []result {
+func (b *trial) results() []bench.Result {
 	for _, name := range timeNames() {
 		fmt.Fprintf(b.out, "median %s %.3f s\n", name, b.times.median(name).Seconds())
 	}
-	return []result{
-		{"apply_speedup_vs_ipvsadm", b.times.ratio(timeRestore, timeApply), atLeast(10)},
-		{"apply_speedup_vs_keepalived", b.times.ratio(timeKeepalived, timeApply), bar{}},
-		{"noop_requests", float64(b.noop), atMost(0)},
-		{"mirror_cost_vs_ipvsadm", b.times.ratio(timeCounts, timeList), atMost(0.2)},
-		{"start_vs_keepalived", b.times.ratio(timeStart, timeKeepalived), atMost(0.5)},
+	return []bench.Result{
+		{Name: "apply_speedup_vs_ipvsadm", Value: b.times.ratio(timeRestore, timeApply), Bar: bench.AtLeast(10)},
+		{Name: "apply_speedup_vs_keepalived", Value: b.times.ratio(timeKeepalived, timeApply)},
+		{Name: "noop_requests", Value: float64(b.noop), Bar: bench.AtMost(0)},
+		{Name: "mirror_cost_vs_ipvsadm", Value: b.times.ratio(timeCounts, timeList), Bar: bench.AtMost(0.2)},
+		{Name: "start_vs_keepalived", Value: b.times.ratio(timeStart, timeKeepalived), Bar: bench.AtMost(0.5)},
 	}
 }
 
