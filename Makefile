@@ -2,7 +2,11 @@
 
 GO       ?= go
 BIN      := bin
+CC       := gcc
+CFLAGS   := -O2 -Wall -Wextra -Werror -static -pthread
 DEBS     := gcc libc6-dev qemu-system-x86 ipvsadm iproute2 nftables busybox-static conntrack keepalived
+# What bench-userspace compares lbd with, besides.
+BENCH_DEBS := haproxy nginx libnginx-mod-stream
 BUILDENV := CGO_ENABLED=0
 BUILD    := $(BUILDENV) $(GO) build -trimpath
 # Packages with tests of a tier: the tier is in the test's name.
@@ -14,7 +18,7 @@ STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build demo test test-unit test-netns test-kernel test-kernel-matrix \
-	bench-apply lint generate clean FORCE
+	bench-apply bench-userspace lint generate clean FORCE
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +49,13 @@ $(BIN)/demo: FORCE
 $(BIN)/bench-apply: FORCE
 	$(BUILD) -o $@ ./internal/bench/apply
 
+$(BIN)/bench-userspace: FORCE
+	$(BUILD) -o $@ ./internal/bench/userspace
+
+$(BIN)/bench-%: internal/bench/load/%.c
+	@mkdir -p $(BIN)
+	$(CC) $(CFLAGS) -o $@ $<
+
 demo: deps build $(BIN)/demo $(BIN)/vmrun ## show lbd at work: traffic, a dead server, a killed lbd
 	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd -file $(BIN)/ipvsctl -timeout 5m \
 		$(BIN)/demo $$(test -t 1 && echo -live=yes)
@@ -52,6 +63,10 @@ demo: deps build $(BIN)/demo $(BIN)/vmrun ## show lbd at work: traffic, a dead s
 bench-apply: deps build $(BIN)/bench-apply $(BIN)/vmrun ## time a large table against ipvsadm and keepalived
 	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd -tool ipvsadm -tool keepalived \
 		$(BIN)/bench-apply
+
+bench-userspace: DEBS += $(BENCH_DEBS)
+bench-userspace: deps build $(BIN)/bench-userspace $(BIN)/bench-client $(BIN)/bench-server ## compare the userspace engine with NAT, HAProxy, nginx
+	$(BIN)/bench-userspace
 
 test: deps ## every tier: unit, namespaces, kernel
 	@$(MAKE) --no-print-directory test-unit test-netns test-kernel

@@ -1,0 +1,124 @@
+// Command userspace measures what lbd's userspace engine costs, beside what else
+// can balance on the same network: plain NAT by nftables, which is the limit for
+// whatever uses the kernel's NAT, HAProxy, nginx, and the kernel's IPVS.
+//
+//	userspace [-rounds N] [-time DURATION] [-contenders LIST] [-metrics LIST] [-bin FOLDER]
+//
+// The network is a client, a balancer and three real servers (internal/bench/rig)
+// and the same for all, as are the sysctls. One contender at a time is started,
+// warmed up, measured and taken away, so that none pays for what another left.
+// In each round, for each metric, all take turns; each round begins with another.
+//
+// What is measured, a ratio being the median of the rounds' ratios:
+//
+//	requests  64 clients at once; connect, ask, read the answer, close:
+//	          connections a second, and processor time a connection
+//	latency   one client: the median time of such a connection
+//	down, up  three connections, as fast as they can
+//
+// The processor time is that of the whole machine, from /proc/stat: that of the
+// client and the servers too, since what a balancer does in the kernel is
+// accounted to whoever runs at that moment. "routing" is the load to one server
+// without any balancer; what a contender takes beyond it is its own share.
+//
+// The last lines are "RESULT name value". The exit status is 1 when a figure
+// misses its bar. Needs root, nft and conntrack, and the programs of the
+// contenders.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/bench"
+	"github.com/lbd-project/lbd/internal/bench/rig"
+	"github.com/lbd-project/lbd/internal/e2e"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// options are the flags.
+type options struct {
+	rounds              int
+	time                time.Duration
+	contenders, metrics []string
+	bin                 string
+}
+
+const program = "bench-userspace"
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseFlags(args, stderr)
+	if err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintf(stderr, "%s: %v\n", program, err)
+		}
+		return 2
+	}
+	t := &trial{options: o, out: stdout}
+	if err := e2e.WithHost(func(h *e2e.Host) error { return t.play(ctx, h) }); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", program, err)
+		return 1
+	}
+	t.table()
+	if !bench.Print(stdout, stderr, program, t.results()) {
+		return 1
+	}
+	return 0
+}
+
+func parseFlags(args []string, stderr io.Writer) (options, error) {
+	fs := flag.NewFlagSet("userspace", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	var o options
+	fs.IntVar(&o.rounds, "rounds", 7, "`number` of rounds")
+	fs.DurationVar(&o.time, "time", 2*time.Second, "measured `time` of each contender, metric and round")
+	contenders := fs.String("contenders", strings.Join(defaultContenders, ","),
+		"`list` of "+strings.Join(contenderNames(), ", "))
+	metrics := fs.String("metrics", strings.Join(metricNames(), ","), "`list` of what to measure")
+	fs.StringVar(&o.bin, "bin", "", "`folder` of lbd, bench-client and bench-server; this program's own unless set")
+	if err := fs.Parse(args); err != nil {
+		return o, flag.ErrHelp // it is said already
+	}
+	o.contenders, o.metrics = strings.Split(*contenders, ","), strings.Split(*metrics, ",")
+	for _, c := range o.contenders {
+		if !slices.Contains(contenderNames(), c) {
+			return o, fmt.Errorf("unknown contender %q", c)
+		}
+	}
+	for _, m := range o.metrics {
+		if !slices.Contains(metricNames(), m) {
+			return o, fmt.Errorf("unknown metric %q", m)
+		}
+	}
+	if fs.NArg() > 0 || o.rounds < 1 || o.time < 10*time.Millisecond || o.time > 5*time.Minute {
+		return o, errors.New("a number is out of range, or there is an argument")
+	}
+	if o.bin == "" {
+		exe, err := os.Executable()
+		if err != nil {
+			return o, err
+		}
+		o.bin = filepath.Dir(exe)
+	}
+	return o, nil
+}
+
+func (o options) programs() rig.Programs {
+	return rig.Programs{Client: filepath.Join(o.bin, "bench-client"), Server: filepath.Join(o.bin, "bench-server")}
+}
