@@ -1,19 +1,43 @@
 package sched
 
+import "math"
+
 func leastFamily() []registration {
-	least := func(name, summary string, weight bool, m measure) registration {
+	least := func(m measure, kernel bool, name, summary string) registration {
 		return registration{
-			Info: Info{Name: name, Kernel: true, Summary: summary, ReadsWeight: weight},
-			make: func(t *Table) scheduler { return &scan{t: t, measure: m} },
+			Info: Info{Name: name, Kernel: kernel, Summary: summary, ReadsWeight: m != byOverhead, Ties: true},
+			make: func(t *Table) scheduler { return newTree(t, m) },
 		}
 	}
+	one := func(m measure, name, summary string) registration {
+		r := least(m, true, name, summary)
+		r.Ties, r.noTies = false, "keeps to one server"
+		return r
+	}
+	signal := func(m measure, name, summary string) registration {
+		r := least(m, false, name, summary)
+		r.Signals = true
+		return r
+	}
+	time := signal(byTime, "least-time", "least response time, times the active connections and this one, for the weight")
+	time.clock = true
+	time.make = func(t *Table) scheduler { return newLeastTime(t) }
 	return []registration{
-		least("lc", "least connections", false, byOverhead),
-		least("wlc", "least connections for the weight", true, byWeightedOverhead),
-		least("sed", "shortest expected delay: active connections and this one for the weight", true, byDelay),
-		least("nq", "never queue: an idle server, else as sed", true, byIdle),
-		least("fo", "fail over: the greatest weight", true, byWeight),
-		least("ovf", "overflow: the greatest weight that is not exceeded by active connections", true, byOverflow),
+		least(byOverhead, true, "lc", "least connections"),
+		least(byWeightedOverhead, true, "wlc", "least connections for the weight"),
+		least(byDelay, true, "sed", "shortest expected delay: active connections and this one, for the weight"),
+		least(byIdle, true, "nq", "never queue: an idle server, else as sed"),
+		one(byWeight, "fo", "fail over: the greatest weight"),
+		one(byOverflow, "ovf", "overflow: the greatest weight not exceeded by active connections"),
+		{
+			Info: Info{
+				Name: "wlc-fair", Summary: "as wlc, among equals smooth weighted round robin", ReadsWeight: true,
+			},
+			noTies: "breaks ties itself, by weighted round robin",
+			make:   func(t *Table) scheduler { return &fair{tree: newTree(t, byWeightedOverhead)} },
+		},
+		signal(byRequests, "least-active", "least outstanding requests for the weight"),
+		time,
 	}
 }
 
@@ -25,8 +49,8 @@ type load struct {
 }
 
 // less compares by cross products, so that no weight divides. They fit: n is at
-// most 257 * 2^32 for weights up to 65,535, and a weight of 2^31-1 leaves room
-// for 16 million active connections.
+// most 257 * 2^32, which leaves room for weights to 2^22, and 16 million active
+// connections leave room for a weight of 2^31-1.
 func (a load) less(b load) bool { return a.n*uint64(b.w) < b.n*uint64(a.w) }
 
 // measure is what a scheduler holds to be the load of a server.
@@ -46,6 +70,10 @@ const (
 	byWeight
 	// byOverflow: ip_vs_ovf.c.
 	byOverflow
+	// byRequests: outstanding requests, among equals connections.
+	byRequests
+	// byTime: leasttime.go.
+	byTime
 )
 
 // of returns the load of s.
@@ -72,6 +100,11 @@ func (m measure) of(t *Table, s *Server) load {
 		if s.active > w {
 			w = 0
 		}
+	case byRequests:
+		n = uint64(min(s.busy, math.MaxInt32))<<16 + min(s.connections(), math.MaxUint16)
+		w = min(w, math.MaxUint16)
+	case byTime:
+		n, w = s.expectedTime(), min(w, 1)
 	}
 	if w == 0 {
 		return load{n: 1}
@@ -88,24 +121,4 @@ func (t *Table) overhead(s *Server) uint64 {
 		n += uint64(s.active)
 	}
 	return n
-}
-
-// scan looks at every server; among equals the first in the list wins.
-type scan struct {
-	unhooked
-	t       *Table
-	measure measure
-}
-
-func (c *scan) pick(p *Packet) *Server { return c.peek(p) }
-
-func (c *scan) peek(*Packet) *Server {
-	var least *Server
-	best := load{n: 1}
-	for s := range c.t.Servers() {
-		if l := c.measure.of(c.t, s); l.less(best) {
-			least, best = s, l
-		}
-	}
-	return least
 }

@@ -66,6 +66,9 @@ type Info struct {
 // registration is a scheduler and how to make one.
 type registration struct {
 	Info
+	// noTies is why it accepts no tie rules, where there is more to say than
+	// that it knows no ties.
+	noTies string
 	// random and clock say that it needs Options.Rand and Options.Now.
 	random, clock bool
 	make          func(*Table) scheduler

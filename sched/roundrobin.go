@@ -15,6 +15,10 @@ func roundRobinFamily() []registration {
 				return w
 			},
 		},
+		{
+			Info: Info{Name: "swrr", Summary: "smooth weighted round robin", ReadsWeight: true},
+			make: func(t *Table) scheduler { return &smooth{t: t} },
+		},
 	}
 }
 

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"time"
@@ -37,10 +38,11 @@ func (t *Table) Reset(name string, o Options) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("%w %q", ErrUnknown, name)
-	case o.Ties != TiesFirst && !r.Ties:
-		return fmt.Errorf("%w: scheduler %s has no ties to break", ErrOption, name)
 	case int(o.Ties) >= len(tiesNames):
 		return fmt.Errorf("%w: no tie rule %d", ErrOption, o.Ties)
+	case o.Ties != TiesFirst && !r.Ties:
+		return fmt.Errorf("%w: ties %v: scheduler %s %s", ErrOption, o.Ties, name,
+			cmp.Or(r.noTies, "knows no ties"))
 	case int(o.Overhead) >= len(overheadNames):
 		return fmt.Errorf("%w: no overhead %d", ErrOption, o.Overhead)
 	case o.Rand == nil && (r.random || o.Ties == TiesRandom):
@@ -92,7 +94,6 @@ func (t *Table) Insert(s *Server) {
 	s.prev.next, s.next.prev = s, s
 	s.slot, s.current, s.picked = 0, 0, 0
 	t.len++
-	t.reweigh(s, s.config)
 	t.sched.added(s)
 }
 
