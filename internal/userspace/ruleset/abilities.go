@@ -1,0 +1,75 @@
+package ruleset
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// ErrUnsupported matches what Open and Apply return when the kernel lacks what
+// they need.
+var ErrUnsupported = errors.New("not supported by this kernel")
+
+// Abilities are what a host can do beyond what Open needs. An error says why it
+// cannot.
+type Abilities struct {
+	// NativeQueue is set where the kernel has nftables' own expression "queue";
+	// otherwise xtables' target NFQUEUE is used.
+	NativeQueue bool
+	// Reject answers packets that no real server takes; else they are dropped.
+	Reject error
+}
+
+// probe tries expressions in a table that never comes to be: it is made and
+// deleted in one transaction, so that nobody sees it.
+func (r *Rules) probe(f ipvs.Family, rules ...exprs) error {
+	family := versionOf(f).family
+	t := r.nft.AddTable(&nftables.Table{Name: r.opts.Name + "_probe", Family: family})
+	c := r.nft.AddChain(&nftables.Chain{Name: "probe", Table: t})
+	for _, e := range rules {
+		r.nft.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: e})
+	}
+	r.nft.DelTable(t)
+	return r.flush(r.nft)
+}
+
+// discover finds out what the kernel can do.
+func (r *Rules) discover() error {
+	native := r.probe(ipvs.IPv4, exprs{&expr.Queue{Num: r.opts.Queue, Total: r.opts.Queues}})
+	switch {
+	case native == nil:
+		r.able.NativeQueue = true
+	case errors.Is(native, fs.ErrPermission):
+		return fmt.Errorf("%w (needs CAP_NET_ADMIN)", native)
+	case absent(native):
+		xt := r.probe(ipvs.IPv4, exprs{xtQueue(&r.opts)})
+		if xt != nil {
+			return fmt.Errorf("%w: neither nftables' queue (%w) nor xtables' NFQUEUE (%w)", ErrUnsupported, native, xt)
+		}
+	default:
+		return fmt.Errorf("probe nftables: %w", native)
+	}
+	r.able.Reject = unable("reject", r.probe(ipvs.IPv4,
+		exprs{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}}))
+	return nil
+}
+
+// absent says whether the kernel does not know an expression.
+func absent(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EOPNOTSUPP) ||
+		errors.Is(err, syscall.EPROTONOSUPPORT) || errors.Is(err, syscall.EAFNOSUPPORT)
+}
+
+func unable(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnsupported, what, err)
+}

@@ -1,0 +1,170 @@
+package ruleset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/google/nftables"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// socketBuffer is for a transaction of thousands of services and the kernel's
+// answers to it. Nothing is set aside: it is only how far the kernel may go.
+const socketBuffer = 256 << 20
+
+// Rules are the tables of one network namespace. Its methods are safe for
+// concurrent use.
+type Rules struct {
+	opts   Options
+	able   Abilities
+	mu     sync.Mutex
+	nft    *nftables.Conn
+	tables []*table // IPv4, IPv6
+	flush  func(*nftables.Conn) error
+	// last is what was applied, and names what is taken in it. Both are empty
+	// while the kernel's tables are not known to be so.
+	last  Spec
+	names *names
+}
+
+// Open finds out what the kernel can do; it changes nothing yet. The error
+// matches ErrUnsupported where the kernel cannot queue packets for userspace, and
+// fs.ErrPermission without CAP_NET_ADMIN.
+func Open(ctx context.Context, o Options) (*Rules, error) {
+	return open(ctx, o, (*nftables.Conn).Flush)
+}
+
+func open(ctx context.Context, o Options, flush func(*nftables.Conn) error) (*Rules, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := &Rules{opts: o, flush: flush}
+	if err := r.dial(); err != nil {
+		return nil, err
+	}
+	if err := r.discover(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	r.tables = []*table{newTable(&r.opts, &r.able, ipvs.IPv4), newTable(&r.opts, &r.able, ipvs.IPv6)}
+	r.forget()
+	return r, nil
+}
+
+// dial opens a connection to the kernel, without messages that wait to be sent.
+func (r *Rules) dial() error {
+	conf := []nftables.ConnOption{nftables.AsLasting(), nftables.WithSockOptions(largeBuffers)}
+	if r.opts.NetNS > 0 {
+		conf = append(conf, nftables.WithNetNSFd(r.opts.NetNS))
+	}
+	nft, err := nftables.New(conf...)
+	if err != nil {
+		return fmt.Errorf("open nftables: %w", err)
+	}
+	r.nft = nft
+	return nil
+}
+
+// abandon drops the messages of a transaction that was not sent.
+func (r *Rules) abandon() error { return errors.Join(r.nft.CloseLasting(), r.dial()) }
+
+// largeBuffers has a type parameter because the connection's type is of a module
+// that this package does not import.
+func largeBuffers[C interface {
+	SetReadBuffer(int) error
+	SetWriteBuffer(int) error
+}](c C) error {
+	return errors.Join(c.SetReadBuffer(socketBuffer), c.SetWriteBuffer(socketBuffer))
+}
+
+// Close closes the connection to the kernel. The tables stay.
+func (r *Rules) Close() error { return r.nft.CloseLasting() }
+
+// Abilities returns what the host can do.
+func (r *Rules) Abilities() Abilities { return r.able }
+
+// Apply makes the tables what s says, in one transaction that writes only what
+// differs from what was applied before. The first Apply takes over what an
+// earlier lbd left, templates included. After an error the tables are as they
+// were, and the next Apply writes everything.
+func (r *Rules) Apply(ctx context.Context, s Spec) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	d := diff(&r.last, &s)
+	if err := d.check(&r.opts); err != nil {
+		return err
+	}
+	err := r.names.update(d)
+	if err != nil {
+		r.forget()
+		return err
+	}
+	if err = r.build(d, &s); err != nil {
+		err = errors.Join(err, r.abandon())
+	} else {
+		err = r.flush(r.nft)
+	}
+	if err != nil {
+		r.forget()
+		return fmt.Errorf("write nftables: %w", err)
+	}
+	r.last = s.clone(&r.last)
+	return nil
+}
+
+// forget makes the next Apply write everything.
+func (r *Rules) forget() {
+	r.last, r.names = Spec{}, newNames()
+	for _, t := range r.tables {
+		t.reset()
+	}
+}
+
+// build makes the transaction. A family without services gets no table, unless
+// it has one.
+func (r *Rules) build(d *difference, s *Spec) error {
+	for _, t := range r.tables {
+		part := d.of(t.is)
+		if !t.known && len(part.added) == 0 && len(part.addedServers) == 0 {
+			there, err := r.exists(t)
+			if err != nil {
+				return err
+			}
+			if !there {
+				continue
+			}
+		}
+		if err := r.write(t, part, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remove deletes the tables, and with them the templates. Packets that wait in a
+// queue are dropped by the kernel.
+func (r *Rules) Remove(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.forget()
+	for _, t := range r.tables {
+		// Added first, since deleting an absent table fails.
+		r.nft.AddTable(t.nft)
+		r.nft.DelTable(t.nft)
+	}
+	if err := r.flush(r.nft); err != nil {
+		return fmt.Errorf("delete nftables tables: %w", err)
+	}
+	return nil
+}

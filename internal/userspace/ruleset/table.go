@@ -1,0 +1,124 @@
+package ruleset
+
+import (
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// Names of sets and maps. A service is in one of the three sets, and in the map
+// of the same shape where it has a chain.
+const (
+	setServices      = "services"      // address . protocol . port
+	setAnyPort       = "services_any"  // address . protocol
+	setMarks         = "services_mark" // mark . protocol
+	mapServices      = "chains"        // … : goto service-ID
+	mapAnyPort       = "chains_any"    //
+	mapMarks         = "chains_mark"   //
+	mapServers       = "servers"       // mark : address . port
+	mapAnyPortServer = "servers_any"   // mark : address
+	setSources       = "answers"       // address . port of real servers
+	setAnyPortSource = "answers_any"   // address
+	setDead          = "dead"          // mark
+	mapShares        = "shares"        // interval : mark
+	mapTemplates     = "templates"     // service . client : mark, with timeouts
+	maxTemplates     = 1 << 20         // elements of mapTemplates
+)
+
+// element is one element of a set or map.
+type element struct {
+	key, value string
+	// chain is where a verdict map goes to.
+	chain string
+	// end marks the first key after an interval.
+	end bool
+}
+
+// table is one of the two tables.
+type table struct {
+	version
+	is   ipvs.Family
+	opts *Options
+	able *Abilities
+	nft  *nftables.Table
+	sets map[string]*nftables.Set
+
+	// known is set while the kernel's table is as we left it; the rest describes
+	// it then.
+	known bool
+	shape shape
+	// persistent is how many services keep templates.
+	persistent int
+	// wanted counts how often each element of a shared set is wanted.
+	wanted map[string]map[element]int
+	// uses counts the services that use a chain.
+	uses map[string]int
+	// regions are the parts of mapShares that services have, by their id.
+	regions map[uint32]uint32
+	// free are regions that were given back; used is how many there ever were.
+	free []uint32
+	used uint32
+}
+
+// reset forgets what the kernel's table holds.
+func (t *table) reset() {
+	t.known, t.shape, t.persistent = false, shape{}, 0
+	t.wanted = map[string]map[element]int{setSources: {}, setAnyPortSource: {}}
+	t.uses = map[string]int{}
+	t.regions, t.free, t.used = map[uint32]uint32{}, nil, 0
+}
+
+// shape is what the rules of shared chains depend on.
+type shape struct {
+	persistent, dead, allEvents bool
+	timeouts                    ipvs.Timeouts
+}
+
+func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
+	t := &table{version: versionOf(f), is: f, opts: o, able: a}
+	t.nft = &nftables.Table{Name: o.Name, Family: t.family}
+	mark, proto, port := nftables.TypeMark, nftables.TypeInetProto, nftables.TypeInetService
+	t.sets = make(map[string]*nftables.Set)
+	t.addSet(setServices, nil, t.addr, proto, port)
+	t.addSet(setAnyPort, nil, t.addr, proto)
+	t.addSet(setMarks, nil, mark, proto)
+	t.addSet(mapServices, concat(nftables.TypeVerdict), t.addr, proto, port)
+	t.addSet(mapAnyPort, concat(nftables.TypeVerdict), t.addr, proto)
+	t.addSet(mapMarks, concat(nftables.TypeVerdict), mark, proto)
+	t.addSet(mapServers, concat(t.addr, port), mark)
+	t.addSet(mapAnyPortServer, concat(t.addr), mark)
+	t.addSet(setSources, nil, t.addr, port)
+	t.addSet(setAnyPortSource, nil, t.addr)
+	t.addSet(setDead, nil, mark)
+	t.addSet(mapShares, concat(mark), nftables.TypeInteger)
+	t.sets[mapShares].Interval = true
+	t.addSet(mapTemplates, concat(mark), mark, t.addr)
+	templates := t.sets[mapTemplates]
+	templates.HasTimeout, templates.Dynamic, templates.Size = true, true, maxTemplates
+	return t
+}
+
+// addSet defines a set, or a map where data is not nil.
+func (t *table) addSet(name string, data *nftables.SetDatatype, key ...nftables.SetDatatype) {
+	s := &nftables.Set{Table: t.nft, ID: uint32(len(t.sets) + 1), Name: name, KeyType: *concat(key...)}
+	if data != nil {
+		s.IsMap, s.DataType = true, *data
+	}
+	if key[0] == nftables.TypeMark {
+		// How the nft command prints it.
+		s.KeyByteOrder = binaryutil.NativeEndian
+	}
+	t.sets[name] = s
+}
+
+func concat(types ...nftables.SetDatatype) *nftables.SetDatatype {
+	if len(types) == 1 {
+		return &types[0]
+	}
+	d := nftables.MustConcatSetType(types...)
+	return &d
+}
+
+// static says whether the elements of a set are all lbd's to write.
+func static(name string) bool { return name != mapTemplates }

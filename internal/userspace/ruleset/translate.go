@@ -1,0 +1,58 @@
+package ruleset
+
+import (
+	"math/bits"
+
+	"github.com/google/nftables/expr"
+)
+
+// translateRules run once a flow, at its first packet: the mark becomes the
+// connection's, and the packet goes to the real server that it names.
+func (t *table) translateRules(s *shape) []exprs {
+	mask := t.opts.Mask
+	foreign := ^(mask | t.opts.StateMask)
+	rules := []exprs{
+		// meta mark & MASK == 0 return
+		rule(markIs(mask, 0), verdict(expr.VerdictReturn)),
+		// ct mark & FOREIGN != 0 jump keep_mark
+		rule(ctHas(expr.CtKeyMARK, foreign), jump(chainKeep)),
+		// ct mark & FOREIGN == 0 ct mark set meta mark & MASK
+		rule(ctIs(expr.CtKeyMARK, foreign, 0),
+			exprs{meta(expr.MetaKeyMARK, reg1), bitwise(reg1, mask, 0), setCT(expr.CtKeyMARK, reg1)}),
+	}
+	if !s.allEvents {
+		// ct event set destroy,mark
+		//
+		// After the mark: set before it, each flow would tell of its start.
+		rules = append(rules, exprs{imm(reg1, u32(eventDestroy|eventMark)), setCT(expr.CtKeyEVENTMASK, reg1)})
+	}
+	server := func(set string, port uint32) exprs {
+		return rule(exprs{meta(expr.MetaKeyMARK, reg1), bitwise(reg1, mask, 0)}, through(set),
+			exprs{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(t.family), RegAddrMin: reg1, RegProtoMin: port}})
+	}
+	return append(rules,
+		// dnat to meta mark & MASK map @servers
+		server(mapServers, t.after),
+		// dnat to meta mark & MASK map @servers_any
+		server(mapAnyPortServer, 0),
+		// drop
+		//
+		// The real server is gone since the verdict: the client's next try is
+		// scheduled afresh.
+		verdict(expr.VerdictDrop),
+	)
+}
+
+// keepRules copy the mark into a connection mark that has bits of others. Before
+// Linux 6.13 nftables cannot combine two registers, so each bit has a rule.
+func (t *table) keepRules() []exprs {
+	mask := t.opts.Mask
+	// ct mark set ct mark & FOREIGN
+	rules := []exprs{orCTMark(^(mask | t.opts.StateMask), 0)}
+	for m := mask; m != 0; m &= m - 1 {
+		bit := uint32(1) << bits.TrailingZeros32(m)
+		// meta mark & BIT != 0 ct mark set ct mark | BIT
+		rules = append(rules, rule(markHas(bit), orCTMark(^uint32(0), bit)))
+	}
+	return rules
+}

@@ -1,0 +1,237 @@
+package ruleset
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/nftables"
+)
+
+// write puts a difference into the transaction, or the whole table where it is
+// not known to be as we left it. Elements go before chains that they name, and
+// come after.
+func (r *Rules) write(t *table, d *difference, s *Spec) error {
+	full := !t.known
+	for i := range d.removed {
+		if d.removed[i].Persistent {
+			t.persistent--
+		}
+	}
+	for i := range d.added {
+		if d.added[i].Persistent {
+			t.persistent++
+		}
+	}
+	next := shape{persistent: t.persistent > 0, dead: len(s.Dead) > 0, allEvents: s.AllEvents, timeouts: s.Timeouts}
+	shared := t.chains(&next)
+	if full {
+		if err := r.adopt(t, shared); err != nil {
+			return err
+		}
+	}
+	if full || t.shape != next {
+		for i := range shared {
+			r.rewrite(t, shared[i].name, shared[i].rules)
+		}
+	}
+	t.known, t.shape = true, next
+
+	// Before the new ones take their regions.
+	var left []string
+	for i := range d.removed {
+		if v := &d.removed[i]; t.hasChain(v) {
+			for _, c := range t.serviceChains(v) {
+				t.uses[c.name]--
+				left = append(left, c.name)
+			}
+		}
+	}
+	edits := newChanges()
+	if err := t.edit(edits, d); err != nil {
+		return err
+	}
+	// A chain must be there before an element names it, and before it is jumped
+	// to: a service's own comes last.
+	for i := range d.added {
+		v := &d.added[i]
+		if !t.hasChain(v) {
+			continue
+		}
+		for _, c := range slices.Backward(t.serviceChains(v)) {
+			t.uses[c.name]++
+			if c.name == chainOf(v.ID) || t.uses[c.name] == 1 {
+				r.nft.AddChain(&nftables.Chain{Name: c.name, Table: t.nft})
+				r.rewrite(t, c.name, c.rules)
+			}
+		}
+	}
+	if err := edits.writeDeletes(t, r.nft); err != nil {
+		return err
+	}
+	if err := edits.writeAdds(t, r.nft); err != nil {
+		return err
+	}
+	for _, name := range left {
+		if n, ok := t.uses[name]; ok && n == 0 {
+			delete(t.uses, name)
+			r.deleteChain(t, name)
+		}
+	}
+	return nil
+}
+
+// edit collects a difference's edits of sets.
+func (t *table) edit(c *changes, d *difference) error {
+	insert := func(set string, e element) {
+		if n := t.wanted[set]; n != nil {
+			if n[e]++; n[e] > 1 {
+				return
+			}
+		}
+		c.insert(set, e)
+	}
+	remove := func(set string, e element) {
+		if n := t.wanted[set]; n != nil {
+			if n[e]--; n[e] > 0 {
+				return
+			}
+			delete(n, e)
+		}
+		c.remove(set, e)
+	}
+	for i := range d.removed {
+		s := &d.removed[i]
+		t.serviceElements(s, remove)
+		t.shareElements(s, remove)
+		if t.opts.FailOpen {
+			t.free = append(t.free, t.regions[s.ID])
+			delete(t.regions, s.ID)
+		}
+	}
+	for i := range d.added {
+		s := &d.added[i]
+		if t.opts.FailOpen {
+			if err := t.takeRegion(s.ID); err != nil {
+				return err
+			}
+		}
+		t.serviceElements(s, insert)
+		t.shareElements(s, insert)
+	}
+	for _, s := range d.removedServers {
+		t.serverElements(s, remove)
+	}
+	for _, s := range d.addedServers {
+		t.serverElements(s, insert)
+	}
+	for _, m := range d.removedDead {
+		remove(setDead, element{key: string(u32(m))})
+	}
+	for _, m := range d.addedDead {
+		insert(setDead, element{key: string(u32(m))})
+	}
+	return nil
+}
+
+// takeRegion gives a service its part of mapShares.
+func (t *table) takeRegion(id uint32) error {
+	if n := len(t.free); n > 0 {
+		t.regions[id], t.free = t.free[n-1], t.free[:n-1]
+		return nil
+	}
+	if t.used == maxRegions {
+		return fmt.Errorf("more than %d services of one address family", maxRegions)
+	}
+	t.regions[id] = t.used * regionSize
+	t.used++
+	return nil
+}
+
+// rewrite replaces the rules of a chain; the chain itself stays.
+func (r *Rules) rewrite(t *table, name string, rules []exprs) {
+	c := &nftables.Chain{Name: name, Table: t.nft}
+	r.nft.FlushChain(c)
+	for _, e := range rules {
+		r.nft.AddRule(&nftables.Rule{Table: t.nft, Chain: c, Exprs: e})
+	}
+}
+
+func (r *Rules) deleteChain(t *table, name string) {
+	c := &nftables.Chain{Name: name, Table: t.nft}
+	r.nft.FlushChain(c)
+	r.nft.DelChain(c)
+}
+
+func (c *chain) nft(t *table) *nftables.Chain {
+	n := &nftables.Chain{Name: c.name, Table: t.nft}
+	if c.hook != nil {
+		accept := nftables.ChainPolicyAccept
+		n.Hooknum, n.Type, n.Priority, n.Policy = c.hook, c.kind, &c.priority, &accept
+	}
+	return n
+}
+
+// orderedSets returns the sets in the order of their numbers.
+func (t *table) orderedSets() []*nftables.Set {
+	list := make([]*nftables.Set, len(t.sets))
+	for _, s := range t.sets {
+		list[s.ID-1] = s
+	}
+	return list
+}
+
+func (r *Rules) exists(t *table) (bool, error) {
+	list, err := r.nft.ListTablesOfFamily(t.family)
+	if err != nil {
+		return false, fmt.Errorf("list tables: %w", err)
+	}
+	for _, n := range list {
+		if n.Name == t.nft.Name {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// adopt makes an empty table out of whatever there is, which an earlier lbd may
+// have left. Nothing of it is trusted: all chains and sets are emptied, and
+// chains of services are deleted. Base chains and templates stay.
+func (r *Rules) adopt(t *table, shared []chain) error {
+	there, err := r.exists(t)
+	if err != nil {
+		return err
+	}
+	r.nft.AddTable(t.nft)
+	var stale []string
+	if there {
+		chains, err := r.nft.ListChainsOfTableFamily(t.family)
+		if err != nil {
+			return fmt.Errorf("list chains: %w", err)
+		}
+		for _, c := range chains {
+			if c.Table.Name != t.nft.Name {
+				continue
+			}
+			r.nft.FlushChain(&nftables.Chain{Name: c.Name, Table: t.nft})
+			ours := slices.ContainsFunc(shared, func(s chain) bool { return s.name == c.Name })
+			if c.Hooknum == nil && !ours {
+				stale = append(stale, c.Name)
+			}
+		}
+	}
+	for i := range shared {
+		r.nft.AddChain(shared[i].nft(t))
+	}
+	for _, s := range t.orderedSets() {
+		if err := r.nft.AddSet(s, nil); err != nil {
+			return err
+		}
+		if there && static(s.Name) {
+			r.nft.FlushSet(s)
+		}
+	}
+	for _, name := range stale {
+		r.nft.DelChain(&nftables.Chain{Name: name, Table: t.nft})
+	}
+	return nil
+}
