@@ -8,6 +8,7 @@ DEBS     := gcc libc6-dev qemu-system-x86 ipvsadm iproute2 nftables busybox-stat
 # What bench-userspace compares lbd with, besides.
 BENCH_DEBS := haproxy nginx libnginx-mod-stream
 BUILDENV := CGO_ENABLED=0
+LOAD     := $(BIN)/bench-client $(BIN)/bench-server
 BUILD    := $(BUILDENV) $(GO) build -trimpath
 # Packages with tests of a tier: the tier is in the test's name.
 pkgs_with = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func $(1)' . 2>/dev/null)))
@@ -18,7 +19,7 @@ STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build demo test test-unit test-netns test-kernel test-kernel-matrix \
-	bench-apply bench-userspace lint generate clean FORCE
+	bench-apply bench-userspace bench-headline lint generate clean FORCE
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +53,9 @@ $(BIN)/bench-apply: FORCE
 $(BIN)/bench-userspace: FORCE
 	$(BUILD) -o $@ ./internal/bench/userspace
 
+$(BIN)/bench-headline: FORCE
+	$(BUILD) -o $@ ./internal/bench/headline
+
 $(BIN)/bench-%: internal/bench/load/%.c
 	@mkdir -p $(BIN)
 	$(CC) $(CFLAGS) -o $@ $<
@@ -65,8 +69,12 @@ bench-apply: deps build $(BIN)/bench-apply $(BIN)/vmrun ## time a large table ag
 		$(BIN)/bench-apply
 
 bench-userspace: DEBS += $(BENCH_DEBS)
-bench-userspace: deps build $(BIN)/bench-userspace $(BIN)/bench-client $(BIN)/bench-server ## compare the userspace engine with NAT, HAProxy, nginx
+bench-userspace: deps build $(BIN)/bench-userspace $(LOAD) ## compare the userspace engine with NAT, HAProxy, nginx
 	$(BIN)/bench-userspace
+
+bench-headline: deps build $(BIN)/bench-headline $(LOAD) $(BIN)/vmrun ## show what least connection is worth, on both engines
+	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd $(LOAD:%=-file %) \
+		$(BIN)/bench-headline -engine kernel -slow 10 -requests 3000
 
 test: deps ## every tier: unit, namespaces, kernel
 	@$(MAKE) --no-print-directory test-unit test-netns test-kernel
