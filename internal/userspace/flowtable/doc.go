@@ -1,0 +1,8 @@
+// Package flowtable is the userspace engine's table of flows: which real server
+// a flow was given to, how it is counted, and what of its traffic is accounted.
+//
+// It is hashed with a secret seed and open addressing, holds no pointers, and
+// allocates only when it grows. It grows in many small steps, since a packet
+// waits in the queue for each of them. It does no I/O and has no lock: its owner
+// guards it.
+package flowtable
