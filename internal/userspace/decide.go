@@ -1,0 +1,203 @@
+package userspace
+
+import (
+	"net/netip"
+
+	"github.com/lbd-project/lbd/internal/flow"
+	"github.com/lbd-project/lbd/internal/nfqueue"
+	"github.com/lbd-project/lbd/internal/packet"
+	"github.com/lbd-project/lbd/internal/userspace/flowtable"
+	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
+)
+
+// reader answers the packets of one queue, on the queue's thread.
+type reader struct {
+	engine *Engine
+	parser packet.Parser
+	info   packet.Info
+	packet sched.Packet
+}
+
+// pass lets a packet go on without a mark: if it is for a virtual service after
+// all, the rules behind the queue give it one by weight.
+var pass = nfqueue.Verdict{Accept: true}
+
+// answer decides on a queued packet: the first of a flow, or one that overtook
+// what was decided on the first.
+func (r *reader) answer(p *nfqueue.Packet) nfqueue.Verdict {
+	e := r.engine
+	if err := r.parser.Parse(p.Payload, &r.info); err != nil {
+		e.unparsed.Add(1)
+		return pass
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	svc := e.model.find(&r.info.Tuple, p.Mark&^e.marks.mask)
+	if svc == nil {
+		return pass
+	}
+	mark := e.marks.refuse()
+	if s := r.decide(svc, p); s != nil {
+		mark = e.marks.of(s.id)
+	}
+	return nfqueue.Verdict{Accept: true, SetMark: true, Mark: p.Mark&^e.marks.mask | mark}
+}
+
+// find returns the service of a packet: by its mark, by address and port, by
+// address alone (ip_vs_service_find in net/netfilter/ipvs/ip_vs_ctl.c).
+func (m *model) find(t *flow.Tuple, mark uint32) *service {
+	family := ipvs.IPv6
+	if t.Is4() {
+		family = ipvs.IPv4
+	}
+	if m.marked && mark != 0 {
+		if s := m.services[ipvs.MarkService(family, mark)]; s != nil {
+			return s
+		}
+	}
+	k := ipvs.ServiceKey{Family: family, Protocol: ipvs.Protocol(t.Protocol), Address: netip.AddrPortFrom(t.Dst(), t.DstPort)}
+	if s := m.services[k]; s != nil || !m.anyPort {
+		return s
+	}
+	k.Address = netip.AddrPortFrom(t.Dst(), 0)
+	return m.services[k]
+}
+
+// decide returns the real server of a packet's flow, nil where none is
+// available. A flow is decided on and counted once: the same packet again gets
+// the same answer.
+func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
+	e, in := r.engine, &r.info
+	if svc.Flags&ipvs.FlagOnePacket != 0 && in.Protocol == uint8(ipvs.UDP) {
+		return r.once(svc, p)
+	}
+	st := initialState(in.Protocol)
+	var before *server
+	if f := e.flows.Get(&in.Tuple); f != nil {
+		before = e.model.server(f.Server)
+		if s := e.sameFlow(in); s != nil {
+			return s
+		}
+	}
+	var s *server
+	var n uint32
+	r.fill()
+	switch {
+	case svc.persistent():
+		s, n = e.persistent(svc, &r.packet, st)
+	case e.keepsServer(svc, before):
+		s = before
+		svc.table.Count(s.sched, sched.Uncounted, st)
+	default:
+		s = e.pick(svc, &r.packet, st)
+	}
+	if s == nil {
+		return nil
+	}
+	f, _ := e.flows.Insert(&in.Tuple)
+	f.Server, f.State, f.Seq, f.Template = s.id, st, in.Seq, n
+	f.Born, f.Generation = e.tick, e.generation
+	s.flows++
+	if n != 0 {
+		e.templates.list[n].flows++
+	}
+	e.countConnection(svc, s)
+	return s
+}
+
+// sameFlow returns the server of the flow that the packet belongs to. It returns
+// nil where the flow that the table has of this tuple is an old one, which is
+// then gone from the table.
+//
+// The packet would not be queued if conntrack had its flow. So either a first
+// copy of it is still on its way, or the old flow is gone: then the end of it is
+// among the events already, or it was never confirmed.
+func (e *Engine) sameFlow(in *packet.Info) *server {
+	e.drain()
+	f := e.flows.Get(&in.Tuple)
+	if f == nil {
+		return nil
+	}
+	if f.Seq == in.Seq && e.tick-f.Born <= settleTicks {
+		if s := e.model.server(f.Server); s != nil && !s.dead {
+			return s
+		}
+	}
+	e.release(f)
+	return nil
+}
+
+// keepsServer says whether a client's port that is used again stays with the
+// server that it had, as net.ipv4.vs.conn_reuse_mode 0 wants.
+func (e *Engine) keepsServer(svc *service, before *server) bool {
+	return e.sysctls.connReuseMode == 0 && before != nil && !before.dead && before.service == svc &&
+		!(e.sysctls.expireNodestConn && before.Weight == 0)
+}
+
+// once schedules a datagram by itself, which is not counted.
+func (r *reader) once(svc *service, p *nfqueue.Packet) *server {
+	e := r.engine
+	r.fill()
+	var s *server
+	if svc.persistent() {
+		s, _ = e.persistent(svc, &r.packet, sched.Uncounted)
+	} else {
+		s = e.pick(svc, &r.packet, sched.Uncounted)
+	}
+	if s == nil {
+		return nil
+	}
+	e.countConnection(svc, s)
+	c := counters{packetsIn: 1, bytesIn: uint64(p.Length)}
+	svc.traffic.now.add(&c)
+	s.traffic.now.add(&c)
+	return s
+}
+
+func (e *Engine) pick(svc *service, p *sched.Packet, st sched.State) *server {
+	s := svc.table.Pick(p, st)
+	if s == nil {
+		return nil
+	}
+	return e.model.server(s.ID())
+}
+
+func (e *Engine) countConnection(svc *service, s *server) {
+	svc.traffic.now.connections++
+	s.traffic.now.connections++
+}
+
+func (r *reader) fill() {
+	t := &r.info.Tuple
+	r.packet = sched.Packet{Src: t.Src(), Dst: t.Dst(), SrcPort: t.SrcPort, DstPort: t.DstPort, Protocol: t.Protocol}
+}
+
+// initialState is how the kernel counts a flow that begins: TCP is active from
+// its first packet on, SCTP when it is established, UDP never.
+func initialState(protocol uint8) sched.State {
+	if protocol == uint8(ipvs.TCP) {
+		return sched.Active
+	}
+	return sched.Inactive
+}
+
+// release forgets a flow and counts it no more.
+func (e *Engine) release(f *flowtable.Flow) {
+	e.uncount(f)
+	t := f.Tuple()
+	e.flows.Delete(&t)
+}
+
+// uncount counts a flow that goes no more.
+func (e *Engine) uncount(f *flowtable.Flow) {
+	if s := e.model.server(f.Server); s != nil {
+		s.flows--
+		if !s.service.table.Count(s.sched, f.State, sched.Uncounted) {
+			e.underflow(s)
+		}
+	}
+	if f.Template != 0 {
+		e.templates.list[f.Template].flows--
+	}
+}

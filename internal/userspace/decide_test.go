@@ -1,0 +1,234 @@
+package userspace
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/nfqueue"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+const (
+	one   = "10.0.0.1:80"
+	two   = "10.0.0.2:80"
+	three = "10.0.0.3:80"
+)
+
+// TestDecide follows connections of TCP from the first packet to the end of the
+// entry in conntrack.
+func TestDecide(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 2))
+	want := []string{two, one, two, two, one, two}
+	for i, w := range want {
+		if got := g.connect(tupleTo(web, fmt.Sprintf("198.51.100.1:%d", 1000+i)), uint32(i)); got != w {
+			t.Errorf("connection %d: want %s, got %s", i, w, got)
+		}
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "2/0/0", two: "4/0/0"})
+	for i := range 3 {
+		g.kernel.close(tupleTo(web, fmt.Sprintf("198.51.100.1:%d", 1000+i)))
+	}
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "1/1/0", two: "2/2/0"})
+	for i := range 4 {
+		g.kernel.end(tupleTo(web, fmt.Sprintf("198.51.100.1:%d", 1000+i)))
+	}
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "1/0/0", two: "1/0/0"})
+	stats := g.engine.model.services[web.ServiceKey].traffic.stats()
+	if stats.Connections != 6 {
+		t.Errorf("connections: want 6, got %d", stats.Connections)
+	}
+}
+
+// TestDecideMarks keeps what others have in a packet's mark.
+func TestDecideMarks(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	payload := firstPacket(tupleTo(web, "198.51.100.1:1000"), 1)
+	v := g.reader.answer(&nfqueue.Packet{Payload: payload, Mark: 0xf0abcd05})
+	if want := (nfqueue.Verdict{Accept: true, SetMark: true, Mark: 0xf0000105}); v != want {
+		t.Errorf("verdict: want %+v, got %+v", want, v)
+	}
+	other := firstPacket(tupleTo(tcpService("192.0.2.11:80"), "198.51.100.1:1000"), 1)
+	if v := g.reader.answer(&nfqueue.Packet{Payload: other, Mark: 7}); v != pass {
+		t.Errorf("verdict on a packet of no service: want %+v, got %+v", pass, v)
+	}
+	if v := g.reader.answer(&nfqueue.Packet{Payload: payload[:12]}); v != pass || g.engine.unparsed.Load() != 1 {
+		t.Errorf("verdict on half a packet: want %+v, got %+v, %d unparsed", pass, v, g.engine.unparsed.Load())
+	}
+}
+
+// TestDecideRefuses has no real server that may take a connection.
+func TestDecideRefuses(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web))
+	refuse := g.engine.marks.refuse()
+	if got := g.queue(tupleTo(web, "198.51.100.1:1000"), 1); got != refuse {
+		t.Errorf("without real servers: want mark %#x, got %#x", refuse, got)
+	}
+	g.apply(add(web, one, 0))
+	if got := g.queue(tupleTo(web, "198.51.100.1:1000"), 2); got != refuse {
+		t.Errorf("with weight 0: want mark %#x, got %#x", refuse, got)
+	}
+	g.apply(update(web, one, 1))
+	if got := g.queue(tupleTo(web, "198.51.100.1:1000"), 3); got != 0x100 {
+		t.Errorf("with weight 1: want mark %#x, got %#x", 0x100, got)
+	}
+}
+
+// TestDecideOnce has the same packet several times: while it is queued, and again
+// since its flow was never confirmed.
+func TestDecideOnce(t *testing.T) {
+	for _, svc := range []ipvs.Service{web, web6, udpService("192.0.2.10:53")} {
+		t.Run(svc.ServiceKey.String(), func(t *testing.T) {
+			servers := []string{one, two}
+			if svc.Family == ipvs.IPv6 {
+				servers = []string{"[2001:db8:1::1]:80", "[2001:db8:1::2]:80"}
+			}
+			g := newRig(t)
+			g.apply(addOp(svc), add(svc, servers[0], 1), add(svc, servers[1], 1))
+			client := "198.51.100.1:1000"
+			if svc.Family == ipvs.IPv6 {
+				client = "[2001:db8:2::1]:1000"
+			}
+			tu := tupleTo(svc, client)
+			first := g.queue(tu, 77)
+			for range 3 {
+				if again := g.queue(tu, 77); again != first {
+					t.Errorf("the same packet got %#x and %#x", first, again)
+				}
+			}
+			state := func(n string) string {
+				if svc.Protocol == ipvs.UDP {
+					return "0/" + n + "/0"
+				}
+				return n + "/0/0"
+			}
+			g.counts(svc.ServiceKey, map[string]string{servers[1]: state("1"), servers[0]: "0/0/0"})
+			// Nothing ever confirmed it.
+			g.pass(5 * time.Second)
+			g.resync()
+			g.counts(svc.ServiceKey, map[string]string{servers[1]: "0/0/0", servers[0]: "0/0/0"})
+		})
+	}
+}
+
+// TestDecideReuse has a client's port used again, after the end of the flow and
+// after a first packet that got nowhere.
+func TestDecideReuse(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	if got := g.connect(tu, 1); got != two {
+		t.Fatalf("first: want %s, got %s", two, got)
+	}
+	g.kernel.close(tu)
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "0/0/0", two: "0/1/0"})
+	// In TIME_WAIT: conntrack ends the old flow before it begins the new, and the
+	// event of that is not read yet.
+	if got := g.connect(tu, 2); got != two {
+		t.Errorf("reused: want %s, got %s", two, got)
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "0/0/0", two: "1/0/0"})
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "0/0/0", two: "1/0/0"})
+
+	// A first packet that was dropped later on its way.
+	lost := tupleTo(web, "198.51.100.1:2000")
+	g.queue(lost, 1)
+	g.counts(web.ServiceKey, map[string]string{one: "1/0/0", two: "1/0/0"})
+	g.queue(lost, 2)
+	g.counts(web.ServiceKey, map[string]string{one: "1/0/0", two: "1/0/0"})
+}
+
+// TestDecideConnReuseMode keeps the server of a client's port.
+func TestDecideConnReuseMode(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	if _, err := g.engine.SetSysctl(sysctlReuse, "0"); err != nil {
+		t.Fatal(err)
+	}
+	tu := tupleTo(web, "198.51.100.1:1000")
+	g.connect(tu, 1)                                // two
+	g.connect(tupleTo(web, "198.51.100.1:1001"), 1) // one
+	g.connect(tupleTo(web, "198.51.100.1:1002"), 1) // two
+	if got := g.connect(tu, 2); got != two {        // one would be the choice
+		t.Errorf("with 0: want %s, got %s", two, got)
+	}
+	g.apply(update(web, two, 0))
+	if got := g.connect(tu, 3); got != two {
+		t.Errorf("with 0 and weight 0: want %s, got %s", two, got)
+	}
+	if _, err := g.engine.SetSysctl(sysctlNodest, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.connect(tu, 4); got != one {
+		t.Errorf("with expire_nodest_conn and weight 0: want %s, got %s", one, got)
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "2/0/0", two: "1/0/0"})
+}
+
+// TestFind is the order in which the kernel looks services up.
+func TestFind(t *testing.T) {
+	g := newRig(t)
+	port := web
+	any := tcpService("192.0.2.10:0")
+	any.Flags, any.Persistence.Timeout = ipvs.FlagPersistent, time.Minute
+	mark := ipvs.Service{ServiceKey: ipvs.MarkService(ipvs.IPv4, 7), Scheduler: "rr"}
+	g.apply(addOp(port), addOp(any), addOp(mark), add(port, one, 1), add(any, "10.0.0.2:0", 1), add(mark, "10.0.0.3:0", 1))
+	for i, test := range []struct {
+		dst  string
+		mark uint32
+		want string
+	}{
+		{"192.0.2.10:80", 0, one},
+		{"192.0.2.10:81", 0, "10.0.0.2:0"},
+		{"192.0.2.10:80", 7, "10.0.0.3:0"},
+		{"192.0.2.99:99", 7, "10.0.0.3:0"},
+		{"192.0.2.10:80", 8, one},
+		// The engine's own bits are no mark of others.
+		{"192.0.2.10:80", 0x0abcde07, "10.0.0.3:0"},
+		{"192.0.2.11:80", 0, ""},
+	} {
+		payload := firstPacket(tupleTo(tcpService(test.dst), fmt.Sprintf("198.51.100.1:%d", 1000+i)), 1)
+		v := g.reader.answer(&nfqueue.Packet{Payload: payload, Mark: test.mark})
+		got := ""
+		if s := g.engine.model.server(g.engine.marks.id(v.Mark)); s != nil && v.SetMark {
+			got = s.Address.String()
+		}
+		if got != test.want {
+			t.Errorf("%s with mark %#x: want %q, got %q", test.dst, test.mark, test.want, got)
+		}
+	}
+}
+
+// TestAnswerAllocates takes flows in and out again.
+func TestAnswerAllocates(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	p := &nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60}
+	n := testing.AllocsPerRun(1000, func() {
+		g.reader.answer(p)
+		g.engine.release(g.engine.flows.Get(&tu))
+	})
+	if n != 0 {
+		t.Errorf("%v allocations a packet", n)
+	}
+}
+
+func BenchmarkAnswer(b *testing.B) {
+	g := newRig(b)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1), add(web, three, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	p := &nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60}
+	b.ReportAllocs()
+	for b.Loop() {
+		g.reader.answer(p)
+		g.engine.release(g.engine.flows.Get(&tu))
+	}
+}

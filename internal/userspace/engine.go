@@ -1,0 +1,201 @@
+package userspace
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/nfqueue"
+	"github.com/lbd-project/lbd/internal/userspace/flowtable"
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
+	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
+)
+
+// Options say how an Engine works. All but Store have defaults.
+type Options struct {
+	// NetNS is a descriptor of the network namespace, kept open by the caller for
+	// the life of the Engine; 0 or less is the namespace of the process.
+	NetNS int
+	// Enter calls a function with its thread in that namespace; nil calls it where
+	// it is.
+	Enter func(func() error) error
+	// MarkMask are the bits of marks that name a real server, StateMask those of
+	// connection marks that tell its state; zero for 0x0fffff00 and 0xf0000000.
+	MarkMask, StateMask uint32
+	// QueueBase is the number of the first NFQUEUE, Queues how many there are;
+	// zero for one.
+	QueueBase uint16
+	Queues    int
+	// QueueLength is how many packets may wait in a queue; zero for 8192.
+	QueueLength uint32
+	// FailOpen balances new connections by weight alone where the queue is full
+	// or nobody answers; otherwise their packets are dropped.
+	FailOpen bool
+	// Overhead is the kernel whose idea of load to follow.
+	Overhead sched.Overhead
+	// Store keeps what the next Engine must know; it must not be nil.
+	Store Store
+	// Logger takes what a person should know; nil discards.
+	Logger *slog.Logger
+	// RulesName is the name of the nftables tables; empty for "lbd".
+	RulesName string
+}
+
+// Store keeps the engine's state over restarts of the program, within one boot.
+// Load returns nothing before the first Save.
+type Store interface {
+	Load() ([]byte, error)
+	Save([]byte) error
+}
+
+// rules are the nftables rules.
+type rules interface {
+	Abilities() ruleset.Abilities
+	Apply(ctx context.Context, s ruleset.Spec) error
+	Remove(ctx context.Context) error
+	Close() error
+}
+
+// queue is an NFQUEUE.
+type queue interface {
+	Run(ctx context.Context, handle func(*nfqueue.Packet) nfqueue.Verdict, tick func()) error
+	Stats() nfqueue.Stats
+	Close() error
+}
+
+// eventSource is the socket of conntrack's events.
+type eventSource interface {
+	Drain(handle func(*conntrack.Event)) (int, error)
+	Close() error
+}
+
+// flowTable is conntrack's table.
+type flowTable interface {
+	Dump(ctx context.Context, f conntrack.Filter, handle func(*conntrack.Event)) error
+	Delete(ctx context.Context, f conntrack.Filter) error
+	Stats(ctx context.Context) (conntrack.Stats, error)
+	Close() error
+}
+
+// Engine balances the virtual services of one network namespace. Make one with
+// Open, then call Run. Its methods are safe for concurrent use.
+type Engine struct {
+	opt   Options
+	log   *slog.Logger
+	marks marks
+	// inactive is the bit of connection marks that says so.
+	inactive uint32
+	rand     rand.Source
+	// clock is monotonic, since the engine was opened.
+	clock func() time.Duration
+
+	rules  rules
+	events eventSource
+	table  flowTable
+	queues []queue
+	// onEvent is event, made once.
+	onEvent func(*conntrack.Event)
+
+	// writes is the write lock: who has it may call the kernel to change rules,
+	// and no one else changes the model. It is taken before mu.
+	writes chan struct{}
+	// stale says that the rules may not be what the model wants. It belongs to
+	// the write lock, and so does hostSysctls.
+	stale       bool
+	hostSysctls map[string]savedSysctl
+	allEvents   bool
+
+	// mu guards all that follows. It is never held over a call that may wait.
+	mu        sync.Mutex
+	model     model
+	flows     *flowtable.Table
+	templates templates
+	timeouts  ipvs.Timeouts
+	sysctls   sysctls
+	// now and tick are the time, as of the last tick of a queue.
+	now  time.Duration
+	tick uint32
+	// generation is that of the last dump that began.
+	generation uint8
+	resyncing  bool
+	// overtaken are the flows that had events during a dump, by their ids.
+	overtaken map[uint32]bool
+	// starting says that flows are taken in that began before this Engine.
+	starting bool
+	// synced is when the last good dump began, if there was one.
+	synced     uint32
+	everSynced bool
+	eventError error
+	// What went wrong, in numbers.
+	overruns, underflows, strangers uint64
+
+	unparsed atomic.Uint64
+	// urgent asks for a resync at once.
+	urgent chan struct{}
+}
+
+// defaultTimeouts are the kernel's (ip_vs_proto_tcp.c, ip_vs_proto_udp.c).
+var defaultTimeouts = ipvs.Timeouts{TCP: 15 * time.Minute, TCPFin: 2 * time.Minute, UDP: 5 * time.Minute}
+
+// newEngine returns an engine without its connections to the kernel.
+func newEngine(o Options, random rand.Source) (*Engine, error) {
+	if o.MarkMask == 0 {
+		o.MarkMask = ruleset.DefaultMask
+	}
+	if o.StateMask == 0 {
+		o.StateMask = ruleset.DefaultStateMask
+	}
+	if o.Queues <= 0 {
+		o.Queues = 1
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Enter == nil {
+		o.Enter = func(f func() error) error { return f() }
+	}
+	if o.Store == nil {
+		return nil, errors.New("no store")
+	}
+	m, err := newMarks(o.MarkMask)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	e := &Engine{
+		opt: o, log: o.Logger, marks: m,
+		inactive:    o.StateMask & -o.StateMask,
+		rand:        random,
+		clock:       func() time.Duration { return time.Since(start) },
+		writes:      make(chan struct{}, 1),
+		hostSysctls: make(map[string]savedSysctl),
+		model:       newModel(m),
+		flows:       flowtable.New(random.Uint64()),
+		templates:   newTemplates(),
+		timeouts:    defaultTimeouts,
+		sysctls:     defaultSysctls,
+		urgent:      make(chan struct{}, 1),
+	}
+	e.onEvent = e.event
+	return e, nil
+}
+
+// resyncNow asks for a resync without waiting for it.
+func (e *Engine) resyncNow() {
+	select {
+	case e.urgent <- struct{}{}:
+	default:
+	}
+}
+
+// setTime notes the time. mu is held.
+func (e *Engine) setTime() {
+	e.now = e.clock()
+	e.tick = uint32(e.now * ticksASecond / time.Second)
+}

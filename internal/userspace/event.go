@@ -1,0 +1,187 @@
+package userspace
+
+import (
+	"errors"
+
+	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/userspace/flowtable"
+	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
+)
+
+// The states of TCP and SCTP in conntrack that say how a flow is counted:
+// include/uapi/linux/netfilter/nf_conntrack_tcp.h and nf_conntrack_sctp.h.
+const (
+	tcpFinWait  = 4 // TCP_CONNTRACK_FIN_WAIT
+	tcpTimeWait = 7 // TCP_CONNTRACK_TIME_WAIT
+	tcpClose    = 8 // TCP_CONNTRACK_CLOSE
+
+	sctpEstablished = 4 // SCTP_CONNTRACK_ESTABLISHED
+)
+
+// drain takes in the events that wait. mu is held.
+func (e *Engine) drain() {
+	for {
+		n, err := e.events.Drain(e.onEvent)
+		switch {
+		case errors.Is(err, conntrack.ErrOverrun):
+			e.overruns++
+			e.resyncNow()
+		case err != nil:
+			e.eventError = err
+			e.resyncNow()
+			return
+		case n < conntrack.DrainLimit:
+			e.eventError = nil
+			return
+		}
+	}
+}
+
+// event takes in what happened to a flow. It changes counts through the table
+// alone, so that an event that comes twice, late or never does no harm beyond
+// the next resync.
+func (e *Engine) event(ev *conntrack.Event) {
+	s := e.serverOf(ev)
+	if s == nil {
+		return
+	}
+	if e.resyncing {
+		e.overtaken[ev.ID] = true
+	}
+	if ev.Kind != conntrack.Destroy {
+		e.seen(ev, s)
+		return
+	}
+	f := e.flows.Get(&ev.Orig)
+	// The end of an earlier flow of the tuple ends no later one.
+	if f == nil || f.Server != s.id {
+		return
+	}
+	e.account(f, s, ev)
+	e.release(f)
+}
+
+// serverOf returns the real server of a flow, nil for a flow that is not ours.
+func (e *Engine) serverOf(ev *conntrack.Event) *server {
+	id := e.marks.id(ev.Mark)
+	if id == 0 {
+		return nil
+	}
+	s := e.model.server(id)
+	if s == nil {
+		e.strangers++
+	}
+	return s
+}
+
+// seen takes in a flow that conntrack has.
+func (e *Engine) seen(ev *conntrack.Event, s *server) {
+	st := e.stateOf(ev)
+	f, made := e.flows.Insert(&ev.Orig)
+	switch {
+	case made:
+		e.adopt(f, s, ev, st)
+		return
+	case f.Server != s.id:
+		if e.tick-f.Born <= settleTicks {
+			return // what was decided a moment ago is not in conntrack yet
+		}
+		e.release(f)
+		f, _ = e.flows.Insert(&ev.Orig)
+		e.adopt(f, s, ev, st)
+		return
+	}
+	f.Generation = e.generation
+	e.account(f, s, ev)
+	if f.State != st {
+		if !s.service.table.Count(s.sched, f.State, st) {
+			e.underflow(s)
+		}
+		f.State = st
+	}
+}
+
+// adopt fills in a flow that nobody here decided on: one of the rules that
+// balance without lbd, or one that was there before.
+func (e *Engine) adopt(f *flowtable.Flow, s *server, ev *conntrack.Event, st sched.State) {
+	f.Server, f.State, f.Generation = s.id, st, e.generation
+	f.Born = e.tick - settleTicks - 1 // conntrack has it
+	s.flows++
+	s.service.table.Count(s.sched, sched.Uncounted, st)
+	if e.starting {
+		// What it sent until now is in nobody's statistics.
+		setAccounted(f, ev)
+	} else {
+		e.countConnection(s.service, s)
+		e.account(f, s, ev)
+	}
+	if s.service.persistent() {
+		src := ev.Orig.Src()
+		n := e.adoptTemplate(s, src, s.service.Persistence.Timeout)
+		if e.templates.list[n].server == s {
+			f.Template = n
+			e.templates.list[n].flows++
+		}
+	}
+}
+
+// stateOf returns how a flow is counted, as the kernel's IPVS would count it:
+// TCP is inactive from the first FIN on, or an RST that the real server's side
+// has a part in.
+func (e *Engine) stateOf(ev *conntrack.Event) sched.State {
+	switch ev.Orig.Protocol {
+	case uint8(ipvs.TCP):
+		closing := ev.Mark&e.inactive != 0 || ev.TCPState >= tcpFinWait && ev.TCPState <= tcpTimeWait ||
+			ev.TCPState == tcpClose
+		// An RST of the client before anything came back changes nothing
+		// (ip_vs_proto_tcp.c, sSR with an RST from the client).
+		if closing && ev.Status&conntrack.StatusSeenReply != 0 {
+			return sched.Inactive
+		}
+		return sched.Active
+	case uint8(ipvs.SCTP):
+		if ev.SCTPState == sctpEstablished {
+			return sched.Active
+		}
+	}
+	return sched.Inactive
+}
+
+// account adds what a flow sent since it was last looked at to the statistics.
+func (e *Engine) account(f *flowtable.Flow, s *server, ev *conntrack.Event) {
+	if !ev.Counted {
+		return
+	}
+	c := counters{
+		packetsIn:  uint64(uint32(ev.PacketsOrig) - f.PacketsIn),
+		packetsOut: uint64(uint32(ev.PacketsReply) - f.PacketsOut),
+		bytesIn:    ev.BytesOrig - f.BytesIn,
+		bytesOut:   ev.BytesReply - f.BytesOut,
+	}
+	// A dump may be older than what was accounted.
+	if ev.BytesOrig < f.BytesIn || ev.BytesReply < f.BytesOut {
+		return
+	}
+	setAccounted(f, ev)
+	s.traffic.now.add(&c)
+	s.service.traffic.now.add(&c)
+}
+
+func setAccounted(f *flowtable.Flow, ev *conntrack.Event) {
+	if ev.Counted {
+		f.PacketsIn, f.PacketsOut = uint32(ev.PacketsOrig), uint32(ev.PacketsReply)
+		f.BytesIn, f.BytesOut = ev.BytesOrig, ev.BytesReply
+	}
+}
+
+// underflow notes a count that would have gone below 0: a leak that ought not to
+// be.
+func (e *Engine) underflow(s *server) {
+	e.underflows++
+	if e.underflows <= maxUnderflowLogs {
+		e.log.Error("a connection count would have gone below 0", "service", s.service.ServiceKey, "real_server", s.Address)
+	}
+}
+
+const maxUnderflowLogs = 10

@@ -1,0 +1,81 @@
+package userspace
+
+import (
+	"context"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/userspace/flowtable"
+)
+
+const (
+	// settleTicks is the time in which the first packet of a flow gets through the
+	// host and its flow into conntrack, far above what it takes: 3 s.
+	settleTicks = 3 * ticksASecond
+	// ticksASecond is how finely the age of flows is known.
+	ticksASecond = 10
+
+	// Dumps come often while they are cheap, and take one processor 1 % of the
+	// time at most.
+	minResync   = 2 * time.Second
+	maxResync   = time.Minute
+	resyncShare = 100
+)
+
+// resync makes the table of flows what conntrack says: it takes in flows whose
+// begin was not seen, and lets go of those whose end was not, and of those that
+// never got into conntrack. Verdicts and events go on meanwhile.
+//
+// What the dump says of a flow may be older than an event of it that was handled
+// meanwhile: flows with events are left to these. A flow that was made while the
+// dump ran, or a moment before, may be missing in it for good reasons, and stays.
+func (e *Engine) resync(ctx context.Context) error {
+	e.mu.Lock()
+	e.generation++
+	generation, start := e.generation, e.tick
+	e.resyncing = true
+	e.overtaken = make(map[uint32]bool)
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		e.resyncing, e.overtaken = false, nil
+		e.mu.Unlock()
+	}()
+	err := e.dump(ctx, func(ev *conntrack.Event) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if s := e.serverOf(ev); s != nil && !e.overtaken[ev.ID] {
+			e.seen(ev, s)
+		}
+	})
+	if err != nil {
+		return err // entries may be missing in what came
+	}
+	for part := range flowtable.Shards {
+		e.mu.Lock()
+		e.sweep(part, generation, start)
+		e.mu.Unlock()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.synced, e.everSynced = start, true
+	return nil
+}
+
+// dump reads all flows that are ours. Each was translated, which the kernel
+// sorts by.
+func (e *Engine) dump(ctx context.Context, handle func(*conntrack.Event)) error {
+	return e.table.Dump(ctx, conntrack.Filter{Status: conntrack.StatusDstNAT, StatusMask: conntrack.StatusDstNAT}, handle)
+}
+
+// sweep releases the flows of one part that a dump should have had and had not.
+func (e *Engine) sweep(part int, generation uint8, start uint32) {
+	e.flows.Sweep(part, func(f *flowtable.Flow) bool {
+		// Ticks wrap around; a flow may be younger than the dump.
+		if age := int32(start - f.Born); f.Generation == generation || age <= settleTicks {
+			return false
+		}
+		e.uncount(f)
+		return true
+	})
+}

@@ -1,0 +1,128 @@
+package userspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// careInterval is how often the engine looks after what nobody waits for.
+	careInterval = time.Second
+	// estimateEvery is how many of these make the estimator's two seconds.
+	estimateEvery = 2
+)
+
+// Run answers packets and counts flows until ctx is done, or until the kernel
+// has no queue for the engine any more, which it returns. New connections are
+// balanced by the rules alone before Run and after it.
+func (e *Engine) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for i, q := range e.queues {
+		wg.Go(func() {
+			r := &reader{engine: e}
+			tick := e.tickTime
+			if i == 0 {
+				tick = e.tickEvents
+			}
+			if err := q.Run(ctx, r.answer, tick); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Go(func() { e.resyncs(ctx) })
+	wg.Go(func() { e.care(ctx) })
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("userspace engine: %w", err)
+	}
+	return nil
+}
+
+// tickEvents is called every few milliseconds on the thread of the first queue.
+func (e *Engine) tickEvents() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.setTime()
+	e.drain()
+}
+
+func (e *Engine) tickTime() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.setTime()
+}
+
+// resyncs compares the flows with conntrack, at once where events were lost.
+func (e *Engine) resyncs(ctx context.Context) {
+	timer := time.NewTimer(minResync)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-e.urgent:
+		}
+		start := time.Now()
+		err := e.resync(ctx)
+		if err != nil && ctx.Err() == nil {
+			e.log.Debug("compare flows with conntrack", "err", err)
+		}
+		timer.Reset(min(max(minResync, resyncShare*time.Since(start)), maxResync))
+	}
+}
+
+// care does what has time: estimates, templates, marks, the state of the rules.
+func (e *Engine) care(ctx context.Context) {
+	ticker := time.NewTicker(careInterval)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		e.mu.Lock()
+		e.setTime()
+		e.expireTemplates()
+		e.mu.Unlock()
+		if n%estimateEvery == 0 {
+			e.estimate()
+		}
+		if err := e.maintain(ctx); err != nil && ctx.Err() == nil {
+			e.log.Warn("look after the rules of the userspace engine", "err", err)
+		}
+	}
+}
+
+// estimate updates the rates, service by service so that packets need not wait.
+func (e *Engine) estimate() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, svc := range e.model.services {
+		svc.traffic.estimate()
+		for _, s := range svc.servers {
+			s.traffic.estimate()
+		}
+	}
+}
+
+// maintain repairs the rules where a change failed, and tidies up.
+func (e *Engine) maintain(ctx context.Context) error {
+	if err := e.lockWrites(ctx); err != nil {
+		return err
+	}
+	defer e.unlockWrites()
+	if e.stale {
+		if err := e.program(ctx, e.current()); err != nil {
+			return err
+		}
+	}
+	e.tidy(ctx)
+	return e.retire(ctx)
+}

@@ -1,0 +1,135 @@
+package userspace
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// state is what the rules are made of and what the store keeps: everything that
+// somebody configured, with the numbers that the kernel knows it by.
+type state struct {
+	services []serviceState
+	// dead are real servers that were deleted and may still have flows.
+	dead []deadState
+}
+
+type serviceState struct {
+	ipvs.Service
+	id uint32
+	// servers are in the order in which they were added.
+	servers []serverState
+}
+
+type serverState struct {
+	ipvs.Destination
+	id uint32
+}
+
+type deadState struct {
+	serverState
+	service   ipvs.ServiceKey
+	serviceID uint32
+}
+
+// state returns what there will be after the plan, services by key.
+func (p *plan) state() state {
+	m := &p.engine.model
+	var st state
+	keys := slices.Collect(maps.Keys(m.services))
+	revived := make(map[*server]bool)
+	for _, d := range p.order {
+		if m.services[d.ServiceKey] == nil {
+			keys = append(keys, d.ServiceKey)
+		}
+		for _, s := range d.servers {
+			if !s.deleted && s.revived != nil {
+				revived[s.revived] = true
+			}
+		}
+	}
+	slices.SortFunc(keys, ipvs.ServiceKey.Compare)
+	dead := func(s *server) {
+		if !revived[s] {
+			st.dead = append(st.dead, deadState{serverState{s.Destination, s.id}, s.service.ServiceKey, s.service.id})
+		}
+	}
+	for _, k := range keys {
+		d := p.drafts[k]
+		if d == nil {
+			st.services = append(st.services, m.services[k].state())
+			continue
+		}
+		for _, s := range d.servers {
+			if s.deleted && s.was != nil {
+				dead(s.was)
+			}
+		}
+		if d.exists {
+			st.services = append(st.services, d.state())
+		}
+	}
+	for _, s := range m.dead {
+		dead(s)
+	}
+	slices.SortFunc(st.dead, func(a, b deadState) int { return int(a.id) - int(b.id) })
+	return st
+}
+
+func (s *service) state() serviceState {
+	st := serviceState{Service: s.Service, id: s.id, servers: make([]serverState, len(s.servers))}
+	for i, sv := range s.servers {
+		st.servers[i] = serverState{sv.Destination, sv.id}
+	}
+	return st
+}
+
+func (d *draft) state() serviceState {
+	st := serviceState{Service: d.Service, id: d.id}
+	for _, s := range d.servers {
+		if !s.deleted {
+			st.servers = append(st.servers, serverState{s.Destination, s.id})
+		}
+	}
+	return st
+}
+
+// spec returns the rules for a state.
+func (e *Engine) spec(st *state) ruleset.Spec {
+	spec := ruleset.Spec{
+		Services:  make([]ruleset.Service, 0, len(st.services)),
+		Timeouts:  e.timeouts,
+		AllEvents: e.allEvents,
+	}
+	server := func(s *serverState) {
+		spec.Servers = append(spec.Servers, ruleset.Server{
+			Mark: e.marks.of(s.id), Address: s.Address, Forward: s.Forward, Tunnel: s.Tunnel,
+		})
+	}
+	for i := range st.services {
+		s := &st.services[i]
+		rs := ruleset.Service{
+			ID: s.id, Key: s.ServiceKey,
+			// The kernel ignores it for other protocols.
+			OnePacket:  s.Flags&ipvs.FlagOnePacket != 0 && (s.FWMark != 0 || s.Protocol == ipvs.UDP),
+			Persistent: s.Flags&ipvs.FlagPersistent != 0,
+			Timeout:    s.Persistence.Timeout,
+			Netmask:    s.Persistence.Netmask,
+			Signals:    readsSignals(s.Scheduler),
+		}
+		for j := range s.servers {
+			server(&s.servers[j])
+			if w := s.servers[j].Weight; w > 0 {
+				rs.Fallback = append(rs.Fallback, ruleset.Share{Mark: e.marks.of(s.servers[j].id), Weight: w})
+			}
+		}
+		spec.Services = append(spec.Services, rs)
+	}
+	for i := range st.dead {
+		server(&st.dead[i].serverState)
+		spec.Dead = append(spec.Dead, e.marks.of(st.dead[i].id))
+	}
+	return spec
+}
