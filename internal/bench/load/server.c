@@ -33,7 +33,7 @@ enum {
 	BULK_BYTES = 256 * 1024,
 	BACKLOG = 4096,
 	MAX_WORKERS = 1024,
-	REQUEST_SECONDS = 10,
+	REQUEST_SECONDS = 10, /* limit for a client that sends nothing */
 	STACK_BYTES = 64 * 1024,
 };
 
@@ -83,7 +83,8 @@ static int accept_one(int listener)
 
 		if (fd >= 0)
 			return fd;
-		if (errno != ECONNABORTED && errno != EINTR)
+		/* EAGAIN: the receive timeout is that of accept(), too. */
+		if (errno != ECONNABORTED && errno != EINTR && errno != EAGAIN)
 			die("accept");
 	}
 }

@@ -3,6 +3,7 @@ package rig
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -57,6 +58,14 @@ const loadMargin = time.Minute
 // Run runs the client and returns what it measured. Failed requests are an
 // error: what fails fast must not look fast.
 func (r *Rig) Run(ctx context.Context, l Load) (*Outcome, error) {
+	o, err := r.run(ctx, l)
+	for _, p := range r.serving {
+		err = errors.Join(err, p.alive())
+	}
+	return o, err
+}
+
+func (r *Rig) run(ctx context.Context, l Load) (*Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.WarmUp+l.Time+loadMargin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.programs.Client, l.args()...)

@@ -51,8 +51,8 @@ func start(t netnstest.TB, ns *netnstest.NS, cmd *exec.Cmd) (*Process, error) {
 // Stop ends the process with SIGTERM, and all of its group with SIGKILL when it
 // takes long.
 func (p *Process) Stop() error {
-	if !p.running() {
-		return fmt.Errorf("%s ended by itself: %v\n%s", p.cmd.Path, p.err, p.Output())
+	if err := p.alive(); err != nil {
+		return err
 	}
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -84,6 +84,14 @@ func (p *Process) Await(ctx context.Context, ready func() error) error {
 
 // Output returns what the process has written so far.
 func (p *Process) Output() string { return p.out.String() }
+
+// alive says how the process has ended by itself.
+func (p *Process) alive() error {
+	if p.running() {
+		return nil
+	}
+	return fmt.Errorf("%s ended by itself: %v\n%s", p.cmd.Path, p.err, p.Output())
+}
 
 func (p *Process) running() bool {
 	select {

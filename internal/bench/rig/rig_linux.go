@@ -51,6 +51,7 @@ type Rig struct {
 
 	t        netnstest.TB
 	programs Programs
+	serving  []*Process
 }
 
 // New builds the network for the duration of the test; nothing serves or
@@ -117,6 +118,7 @@ func (r *Rig) Serve(ctx context.Context, i int, w Work) error {
 	if err != nil {
 		return err
 	}
+	r.serving = append(r.serving, p)
 	return p.Await(ctx, func() error {
 		if !strings.Contains(p.Output(), "ready\n") {
 			return errors.New("not ready")
