@@ -52,7 +52,8 @@ type Event struct {
 	// zero on newer kernels where the entry was deleted before its time.
 	Timeout time.Duration
 	// Start and Stop are nanoseconds of the wall clock (CTA_TIMESTAMP); zero
-	// without net.netfilter.nf_conntrack_timestamp.
+	// without net.netfilter.nf_conntrack_timestamp. Stop is when the flow's time
+	// was over, which may be long before its Destroy.
 	Start, Stop int64
 	// At is when the kernel made the event, nanoseconds of the wall clock
 	// (CTA_TIMESTAMP_EVENT, Linux 6.14); zero on older kernels and without

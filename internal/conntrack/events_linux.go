@@ -1,9 +1,11 @@
 package conntrack
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +34,9 @@ const (
 	// bytes, with a label and a security context still fewer than 1 KiB.
 	eventBatch      = 64
 	eventBufferSize = 4 << 10
+
+	// loadTimeout bounds the wait for an answer. Loading itself is within the send.
+	loadTimeout = 10 * time.Second
 )
 
 // EventConfig is what OpenEvents needs.
@@ -80,7 +85,13 @@ func OpenEvents(c EventConfig) (*Events, error) {
 	}
 	defer ns.close()
 	e := &Events{fd: -1}
-	if err := ns.do(func() error { return e.open(&c) }); err != nil {
+	err = ns.do(func() error {
+		if err := loadModule(); err != nil {
+			return err
+		}
+		return e.open(&c)
+	})
+	if err != nil {
 		e.Close()
 		return nil, wrap("open events", hint(err))
 	}
@@ -97,6 +108,22 @@ func OpenEvents(c EventConfig) (*Events, error) {
 		h.Name = (*byte)(unsafe.Pointer(&e.from[i]))
 	}
 	return e, nil
+}
+
+// loadModule makes a request, so that the kernel has nf_conntrack_netlink before
+// it returns. Joining a group loads the module too, but does not wait for it
+// (net/netfilter/nfnetlink.c, nfnetlink_bind), and until it is there events go
+// nowhere and nobody is told.
+func loadModule() error {
+	s, err := openSocket()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
+	defer cancel()
+	_, err = s.exchange(ctx, globalStatsRequest(s.seq), nil)
+	return err
 }
 
 func (e *Events) open(c *EventConfig) (err error) {

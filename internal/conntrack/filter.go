@@ -16,7 +16,7 @@ type Filter struct {
 	Mark, MarkMask uint32
 	// Status is what the entry's status has within StatusMask; a StatusMask of
 	// zero is any status. Every flow that lbd balances by address translation has
-	// StatusDstNAT, whatever its mark. Kernels before 5.16 send all entries, and
+	// StatusDstNAT, whatever its mark. Kernels before 5.15 send all entries, and
 	// the rest is left out here. Delete refuses it.
 	Status, StatusMask uint32
 }

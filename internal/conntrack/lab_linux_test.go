@@ -49,6 +49,10 @@ func newLab(t testing.TB) *lab {
 	l.server.AddAddr("eth0", server6+"/64")
 	l.server.AddRoute("0.0.0.0/0", "10.0.0.1")
 	l.server.AddRoute("::/0", "2001:db8:1::1")
+	askSoon(l.client, "eth0")
+	askSoon(l.lb, "front")
+	askSoon(l.lb, "back")
+	askSoon(l.server, "eth0")
 	l.lb.SetSysctl("net.ipv4.ip_forward", "1")
 	l.lb.SetSysctl("net.ipv6.conf.all.forwarding", "1")
 	l.lb.SetSysctl("net.netfilter.nf_conntrack_events", "0")
@@ -56,6 +60,16 @@ func newLab(t testing.TB) *lab {
 	l.meet("192.0.2.1")
 	l.meet("2001:db8::1")
 	return l
+}
+
+// askSoon shortens the wait for an address of the link layer: a new device may
+// lose what it sends first, and would ask again after 1 s.
+func askSoon(ns *netnstest.NS, dev string) {
+	for _, family := range []string{"ipv4", "ipv6"} {
+		key := "net/" + family + "/neigh/" + dev + "/"
+		ns.SetSysctl(key+"retrans_time_ms", "10")
+		ns.SetSysctl(key+"mcast_solicit", "200")
+	}
 }
 
 // meet makes the client and the balancer know each other's link-layer address,

@@ -29,6 +29,16 @@ type Stats struct {
 	ChainTooLong uint64
 }
 
+func cpuStatsRequest(seq uint32) []byte {
+	return finish(request(msgGetStatsCPU, flagDump, seq, familyUnspec, 0))
+}
+
+// globalStatsRequest wants an acknowledgement behind the one answer, so that it
+// ends as every exchange does.
+func globalStatsRequest(seq uint32) []byte {
+	return finish(request(msgGetStats, flagAck, seq, familyUnspec, 0))
+}
+
 // addCPU adds the statistics of a processor.
 func (st *Stats) addCPU(m *message) error {
 	if m.Type != msgGetStatsCPU {

@@ -159,18 +159,13 @@ func (t *Table) DeleteFlow(ctx context.Context, orig flow.Tuple, id uint32) erro
 func (t *Table) Stats(ctx context.Context) (Stats, error) {
 	var st Stats
 	_, err := t.do(ctx,
-		func(seq uint32) ([]byte, error) {
-			return finish(request(msgGetStatsCPU, flagDump, seq, familyUnspec, 0)), nil
-		},
+		func(seq uint32) ([]byte, error) { return cpuStatsRequest(seq), nil },
 		func(m *message) error { return st.addCPU(m) })
 	if err != nil {
 		return Stats{}, wrap("read statistics", err)
 	}
 	_, err = t.do(ctx,
-		// An acknowledgement ends the exchange.
-		func(seq uint32) ([]byte, error) {
-			return finish(request(msgGetStats, flagAck, seq, familyUnspec, 0)), nil
-		},
+		func(seq uint32) ([]byte, error) { return globalStatsRequest(seq), nil },
 		func(m *message) error { return st.setGlobal(m) })
 	if err != nil {
 		return Stats{}, wrap("read the number of entries", err)

@@ -54,7 +54,7 @@ const (
 	attrZone           = 18 // CTA_ZONE
 	attrTimestamp      = 20 // CTA_TIMESTAMP
 	attrMarkMask       = 21 // CTA_MARK_MASK
-	attrStatusMask     = 26 // CTA_STATUS_MASK, Linux 5.16
+	attrStatusMask     = 26 // CTA_STATUS_MASK, Linux 5.15
 	attrTimestampEvent = 27 // CTA_TIMESTAMP_EVENT, Linux 6.14
 )
 
