@@ -79,6 +79,7 @@ func families() [][]registration {
 	return [][]registration{
 		roundRobinFamily(),
 		leastFamily(),
+		hashFamily(),
 		randomFamily(),
 	}
 }

@@ -15,7 +15,10 @@ type Server struct {
 	// table is where the server is listed; nil: nowhere.
 	table *Table
 
-	weight           uint32
+	weight uint32
+	// lastWeight is weight, or the last one above 0 since s was inserted, as the
+	// kernel's last_weight: mh goes by it.
+	lastWeight       uint32
 	active, inactive uint32
 	overloaded       bool
 

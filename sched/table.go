@@ -94,6 +94,7 @@ func (t *Table) Insert(s *Server) {
 	s.prev.next, s.next.prev = s, s
 	s.slot, s.current, s.picked = 0, 0, 0
 	t.len++
+	s.lastWeight = s.weight
 	t.sched.added(s)
 }
 
@@ -114,6 +115,9 @@ func (t *Table) Remove(s *Server) {
 // Update gives s other settings. It may be out of the table.
 func (t *Table) Update(s *Server, c Config) {
 	t.reweigh(s, c)
+	if s.weight != 0 {
+		s.lastWeight = s.weight
+	}
 	if s.table == t {
 		t.sched.updated(s)
 	}

@@ -67,7 +67,7 @@ type Options struct {
 	// Fallback lets sh and mh choose another server when the hashed one is not
 	// available (the flags sh-fallback and mh-fallback).
 	Fallback bool
-	// Port lets sh and mh hash the source port too (sh-port and mh-port).
+	// Port lets sh, mh and ring hash the source port too (sh-port and mh-port).
 	Port bool
 	// Rand is the source of random numbers, for the schedulers that draw and
 	// for Ties random. New refuses where it is needed and nil.
