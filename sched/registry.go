@@ -80,6 +80,7 @@ func families() [][]registration {
 		roundRobinFamily(),
 		leastFamily(),
 		hashFamily(),
+		localityFamily(),
 		randomFamily(),
 	}
 }

@@ -75,6 +75,10 @@ type Options struct {
 	// Now is a monotonic clock, for the schedulers whose memory fades. New
 	// refuses where it is needed and nil.
 	Now func() time.Duration
+	// Expiration is how long lblc and lblcr remember an address that is not used,
+	// and how long an unchanged set of lblcr lasts (lblc_expiration and
+	// lblcr_expiration below net.ipv4.vs). 0 is 24 hours.
+	Expiration time.Duration
 }
 
 // Packet is what a scheduler reads of the first packet of a connection. Only the
