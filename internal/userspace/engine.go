@@ -109,7 +109,14 @@ type Engine struct {
 	// the write lock, and so does hostSysctls.
 	stale       bool
 	hostSysctls map[string]savedSysctl
-	allEvents   bool
+
+	// allEvents says that somebody else listens to events.
+	allEvents atomic.Bool
+	// watch belongs to the goroutine that looks after things, which stores
+	// warnings.
+	watch        watch
+	warnings     atomic.Pointer[[]string]
+	kernelQueues queueLister
 
 	// mu guards all that follows. It is never held over a call that may wait.
 	mu        sync.Mutex

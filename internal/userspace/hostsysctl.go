@@ -28,7 +28,7 @@ type savedSysctl struct {
 func (e *Engine) prepareHost(otherListeners bool) error {
 	// Where another program listens it expects events of all flows, and 0 would
 	// take them away.
-	e.allEvents = otherListeners
+	e.allEvents.Store(otherListeners)
 	events := "0"
 	if otherListeners {
 		events = "1"

@@ -52,6 +52,7 @@ func (e *Engine) open(ctx context.Context) error {
 		return err
 	}
 	e.rules = r
+	e.kernelQueues = func() ([]nfqueue.KernelQueue, error) { return nfqueue.Kernel(e.opt.NetNS) }
 	table, err := conntrack.OpenTable(e.opt.NetNS)
 	if err != nil {
 		return err

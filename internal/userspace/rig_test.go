@@ -172,6 +172,7 @@ type kernel struct {
 	lost, everLost bool
 	// during is called for each entry of a dump, before it is handed on.
 	during func(ev *conntrack.Event)
+	stats  conntrack.Stats
 	// dumpError is what dumps fail with.
 	dumpError error
 }
@@ -273,7 +274,7 @@ func (k *kernel) Delete(ctx context.Context, f conntrack.Filter) error {
 }
 
 func (k *kernel) Stats(context.Context) (conntrack.Stats, error) {
-	return conntrack.Stats{Entries: uint32(len(k.entries)), Max: 1000}, nil
+	return k.stats, nil
 }
 
 func (k *kernel) Close() error { return nil }

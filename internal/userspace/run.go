@@ -94,6 +94,11 @@ func (e *Engine) care(ctx context.Context) {
 		if n%estimateEvery == 0 {
 			e.estimate()
 		}
+		if n%watchEvery == 0 {
+			if err := e.look(ctx); err != nil && ctx.Err() == nil {
+				e.log.Debug("look at queues and conntrack", "err", err)
+			}
+		}
 		if err := e.maintain(ctx); err != nil && ctx.Err() == nil {
 			e.log.Warn("look after the rules of the userspace engine", "err", err)
 		}

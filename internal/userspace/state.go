@@ -101,7 +101,7 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 	spec := ruleset.Spec{
 		Services:  make([]ruleset.Service, 0, len(st.services)),
 		Timeouts:  e.timeouts,
-		AllEvents: e.allEvents,
+		AllEvents: e.allEvents.Load(),
 	}
 	server := func(s *serverState) {
 		spec.Servers = append(spec.Servers, ruleset.Server{
