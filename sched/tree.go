@@ -1,6 +1,9 @@
 package sched
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // tree is a tournament: every inner node holds the lesser load of its two
 // children, the root the least of all. A choice reads the root; a change of a
@@ -17,6 +20,9 @@ type tree struct {
 	// nodes has the root at 1, the children of k at 2k and 2k+1, the leaves in
 	// its second half.
 	nodes []node
+	// equals counts the leaves of each subtree that have its winner's load; for
+	// ties random only.
+	equals []uint32
 	// picks counts the choices, for ties round-robin.
 	picks uint64
 }
@@ -25,9 +31,6 @@ type tree struct {
 type node struct {
 	load
 	leaf int32
-	// ties is how many leaves of the subtree have this load; kept for ties
-	// random only.
-	ties uint32
 }
 
 func newTree(t *Table, m measure) *tree {
@@ -45,11 +48,14 @@ func (r *tree) build() {
 	if len(r.nodes) != 2*size {
 		r.nodes = make([]node, 2*size)
 	}
+	if r.ties == TiesRandom && len(r.equals) != 2*size {
+		r.equals = slices.Repeat([]uint32{1}, 2*size)
+	}
 	for i, s := range r.servers {
 		r.nodes[size+i] = r.enter(s, i)
 	}
 	for k := size - 1; k > 0; k-- {
-		r.nodes[k] = r.play(k)
+		r.play(k)
 	}
 }
 
@@ -59,62 +65,109 @@ func (r *tree) enter(s *Server, leaf int) node {
 	if s != nil {
 		l = r.measure.of(r.t, s)
 	}
-	return node{load: l, leaf: int32(leaf), ties: 1}
-}
-
-// play returns the winner between the children of k.
-func (r *tree) play(k int) node {
-	pair := r.nodes[2*k : 2*k+2]
-	a, b := &pair[0], &pair[1]
-	x, y := a.n*uint64(b.w), b.n*uint64(a.w)
-	if x == y && r.ties != TiesFirst {
-		return r.tie(a, b)
-	}
-	i := 0
-	if y < x {
-		i = 1
-	}
-	return pair[i&1]
-}
-
-// tie returns the winner between equals where it is not simply the first.
-func (r *tree) tie(a, b *node) node {
-	switch {
-	case a.w == 0:
-	case r.ties == TiesRandom:
-		n := *a
-		n.ties += b.ties
-		return n
-	case r.servers[b.leaf].picked < r.servers[a.leaf].picked:
-		return *b
-	}
-	return *a
+	return node{load: l, leaf: int32(leaf)}
 }
 
 // update plays the matches of s again.
 func (r *tree) update(s *Server) { r.replace(s, s.slot) }
 
+// replace gives the leaf to s, or to nobody, and plays its matches again up to
+// where the winner stays.
 func (r *tree) replace(s *Server, leaf int) {
 	k := len(r.servers) + leaf
 	n := r.enter(s, leaf)
 	if r.nodes[k] == n {
 		return
 	}
+	if r.ties == TiesFirst {
+		r.climb(k, n)
+		return
+	}
 	r.nodes[k] = n
 	for k >>= 1; k > 0; k >>= 1 {
-		n := r.play(k)
-		if r.nodes[k] == n {
+		if !r.play(k) {
 			return
 		}
-		r.nodes[k] = n
+	}
+}
+
+// climb sets node k to n and plays its matches, the first of equals winning.
+func (r *tree) climb(k int, n node) {
+	nodes := r.nodes
+	nodes[k] = n
+	for k > 1 {
+		other := &nodes[k^1]
+		x, y := n.n*uint64(other.w), other.n*uint64(n.w)
+		// The other wins if it has less, or as much and is the left one. There
+		// is no branch: which of two has less load is hard to foresee.
+		i := k
+		if y < x+uint64(k&1) {
+			i ^= 1
+		}
+		n = nodes[i]
+		k >>= 1
+		if nodes[k] == n {
+			return
+		}
+		nodes[k] = n
 	}
 }
 
 // replay plays all matches of s again, also where its load is what it was.
 func (r *tree) replay(s *Server) {
 	for k := (len(r.servers) + s.slot) >> 1; k > 0; k >>= 1 {
-		r.nodes[k] = r.play(k)
+		r.play(k)
 	}
+}
+
+// play sets node k to the winner between its children, and reports whether that
+// changed it.
+func (r *tree) play(k int) bool {
+	pair := r.nodes[2*k : 2*k+2 : 2*k+2]
+	a, b := &pair[0], &pair[1]
+	x, y := a.n*uint64(b.w), b.n*uint64(a.w)
+	if r.ties != TiesFirst {
+		return r.playTies(k, x, y)
+	}
+	// No branch: which of two servers has less load is hard to foresee.
+	i := 0
+	if y < x {
+		i = 1
+	}
+	n := pair[i&1]
+	old := r.nodes[k]
+	r.nodes[k] = n
+	return old != n
+}
+
+// playTies is play where the first of equals does not simply win.
+func (r *tree) playTies(k int, x, y uint64) bool {
+	old := r.nodes[k]
+	n := r.nodes[2*k]
+	if y < x || x == y && r.ties == TiesRoundRobin && r.staler(2*k+1, 2*k) {
+		n = r.nodes[2*k+1]
+	}
+	r.nodes[k] = n
+	if r.ties != TiesRandom {
+		return old != n
+	}
+	equals := uint32(0)
+	if x <= y {
+		equals += r.equals[2*k]
+	}
+	if y <= x {
+		equals += r.equals[2*k+1]
+	}
+	same := r.equals[k] == equals
+	r.equals[k] = equals
+	return old != n || !same
+}
+
+// staler reports that the winner of node k was chosen less recently than that of
+// node j. Who cannot be chosen is not.
+func (r *tree) staler(k, j int) bool {
+	a, b := &r.nodes[k], &r.nodes[j]
+	return a.w != 0 && r.servers[a.leaf].picked < r.servers[b.leaf].picked
 }
 
 func (r *tree) pick(p *Packet) *Server {
@@ -125,7 +178,7 @@ func (r *tree) pick(p *Packet) *Server {
 		r.picks++
 		s.picked = r.picks
 		r.replay(s)
-	case r.ties == TiesRandom && r.nodes[1].ties > 1:
+	case r.ties == TiesRandom && r.equals[1] > 1:
 		r.draws.next()
 	}
 	return s
@@ -136,8 +189,8 @@ func (r *tree) peek(*Packet) *Server {
 	switch {
 	case top.w == 0:
 		return nil
-	case r.ties == TiesRandom && top.ties > 1:
-		return r.servers[r.nth(r.draws.below(0, uint64(top.ties)))]
+	case r.ties == TiesRandom && r.equals[1] > 1:
+		return r.servers[r.nth(r.draws.below(0, uint64(r.equals[1])))]
 	}
 	return r.servers[top.leaf]
 }
@@ -147,10 +200,9 @@ func (r *tree) nth(i uint64) int {
 	k, least := 1, r.nodes[1].load
 	for k < len(r.servers) {
 		k *= 2
-		left := &r.nodes[k]
-		if least.less(left.load) {
+		if least.less(r.nodes[k].load) {
 			k++
-		} else if n := uint64(left.ties); i >= n {
+		} else if n := uint64(r.equals[k]); i >= n {
 			i -= n
 			k++
 		}
