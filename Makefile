@@ -19,7 +19,7 @@ STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build demo test test-unit test-netns test-kernel test-kernel-matrix \
-	bench-apply bench-userspace bench-headline lint generate clean FORCE
+	bench-apply bench-userspace bench-headline bench-sched lint generate clean FORCE
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ $(BIN)/bench-userspace: FORCE
 $(BIN)/bench-headline: FORCE
 	$(BUILD) -o $@ ./internal/bench/headline
 
+$(BIN)/bench-sched: FORCE
+	$(BUILD) -o $@ ./internal/bench/sched
+
 $(BIN)/bench-%: internal/bench/load/%.c
 	@mkdir -p $(BIN)
 	$(CC) $(CFLAGS) -o $@ $<
@@ -75,6 +78,9 @@ bench-userspace: deps build $(BIN)/bench-userspace $(LOAD) ## compare the usersp
 bench-headline: deps build $(BIN)/bench-headline $(LOAD) $(BIN)/vmrun ## show what least connection is worth, on both engines
 	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd $(LOAD:%=-file %) \
 		$(BIN)/bench-headline -engine kernel -slow 10 -requests 3000
+
+bench-sched: $(BIN)/bench-sched ## time the schedulers beside plain scans
+	$(BIN)/bench-sched
 
 test: deps ## every tier: unit, namespaces, kernel
 	@$(MAKE) --no-print-directory test-unit test-netns test-kernel
