@@ -55,7 +55,8 @@ var testOnly = []string{
 // doors lists, for each third-party module, the packages that may import it. A
 // package listed here covers the packages below it.
 var doors = map[string][]string{
-	"github.com/mdlayher/netlink":     {"ipvs", "internal/nfqueue", "internal/conntrack"},
+	// nftables has its connection in its own options.
+	"github.com/mdlayher/netlink":     {"ipvs", "internal/nfqueue", "internal/conntrack", "internal/userspace/ruleset"},
 	"github.com/mdlayher/genetlink":   {"ipvs"},
 	"github.com/google/gopacket":      {"internal/packet"},
 	"github.com/google/nftables":      {"internal/userspace/ruleset"},

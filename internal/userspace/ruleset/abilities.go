@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -25,6 +24,9 @@ type Abilities struct {
 	NativeQueue bool
 	// Reject answers packets that no real server takes; else they are dropped.
 	Reject error
+	// CTTimeout gives flows IPVS's time-outs; else they have connection
+	// tracking's.
+	CTTimeout error
 }
 
 // probe tries expressions in a table that never comes to be: it is made and
@@ -37,7 +39,7 @@ func (r *Rules) probe(f ipvs.Family, rules ...exprs) error {
 		r.nft.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: e})
 	}
 	r.nft.DelTable(t)
-	return r.flush(r.nft)
+	return r.send()
 }
 
 // discover finds out what the kernel can do.
@@ -56,9 +58,19 @@ func (r *Rules) discover() error {
 	default:
 		return fmt.Errorf("probe nftables: %w", native)
 	}
-	r.able.Reject = unable("reject", r.probe(ipvs.IPv4,
-		exprs{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}}))
+	four, six := versionOf(ipvs.IPv4), versionOf(ipvs.IPv6)
+	r.able.Reject = unable("reject", errors.Join(
+		r.probe(ipvs.IPv4, exprs{four.reject()}), r.probe(ipvs.IPv6, exprs{six.reject()})))
+	r.able.CTTimeout = unable("ct timeout", r.probeTimeout())
 	return nil
+}
+
+// probeTimeout tries an object "ct timeout", which is no expression.
+func (r *Rules) probeTimeout() error {
+	t := r.nft.AddTable(&nftables.Table{Name: r.opts.Name + "_probe", Family: nftables.TableFamilyIPv4})
+	r.addTimeout(t, timeouts(timeoutsOf(ipvs.Timeouts{}))[0])
+	r.nft.DelTable(t)
+	return r.send()
 }
 
 // absent says whether the kernel does not know an expression.

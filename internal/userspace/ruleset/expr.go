@@ -166,13 +166,17 @@ type version struct {
 	// after is the register that follows an address in reg1.
 	after uint32
 	addr  nftables.SetDatatype
+	// unreachable is the code of ICMP's "port unreachable".
+	unreachable uint8
 }
 
 func versionOf(f ipvs.Family) version {
 	if f == ipvs.IPv6 {
-		return version{family: nftables.TableFamilyIPv6, saddr: 8, daddr: 24, size: 16, after: reg32 + 4, addr: nftables.TypeIP6Addr}
+		return version{family: nftables.TableFamilyIPv6, saddr: 8, daddr: 24, size: 16, after: reg32 + 4, addr: nftables.TypeIP6Addr,
+			unreachable: 4} // ICMPV6_PORT_UNREACH
 	}
-	return version{family: nftables.TableFamilyIPv4, saddr: 12, daddr: 16, size: 4, after: reg32 + 1, addr: nftables.TypeIPAddr}
+	return version{family: nftables.TableFamilyIPv4, saddr: 12, daddr: 16, size: 4, after: reg32 + 1, addr: nftables.TypeIPAddr,
+		unreachable: 3} // ICMP_PORT_UNREACH
 }
 
 // network loads an address of the packet.
@@ -193,4 +197,9 @@ func (v *version) portless() exprs {
 // source loads "ip saddr . th sport".
 func (v *version) source() exprs {
 	return exprs{v.network(reg1, v.saddr), transport(v.after, 0, 2)}
+}
+
+// reject is "reject with icmp port-unreachable".
+func (v *version) reject() expr.Any {
+	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: v.unreachable}
 }

@@ -1,11 +1,16 @@
 package ruleset
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"runtime"
+	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
 // inNamespace runs a command in a network namespace. Its thread is thrown away.
@@ -24,4 +29,14 @@ func inNamespace(fd int, cmd *exec.Cmd) (string, error) {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return string(out), nil
+}
+
+// rulesOf gives the helpers of other namespaces something to stand on.
+func (l *lab) rulesOf(ns *netnstest.NS) *Rules { return &Rules{opts: Options{NetNS: ns.FD()}} }
+
+// timeout1500 is a second and a half: one SYN and its first retransmission.
+func timeout1500(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
 }

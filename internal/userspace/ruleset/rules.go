@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -14,15 +17,23 @@ import (
 // answers to it. Nothing is set aside: it is only how far the kernel may go.
 const socketBuffer = 256 << 20
 
+// sendTimeout is far more than the kernel takes for the largest transaction.
+const sendTimeout = 2 * time.Minute
+
 // Rules are the tables of one network namespace. Its methods are safe for
 // concurrent use.
 type Rules struct {
-	opts   Options
-	able   Abilities
-	mu     sync.Mutex
-	nft    *nftables.Conn
-	tables []*table // IPv4, IPv6
-	flush  func(*nftables.Conn) error
+	opts  Options
+	able  Abilities
+	mu    sync.Mutex
+	nft   *nftables.Conn
+	link  *netlink.Conn // of nft
+	watch *watch
+	// generation is the kernel's after our last transaction, if no other came
+	// between since the tables were last known to be right.
+	generation uint32
+	tables     []*table // IPv4, IPv6
+	flush      func(*nftables.Conn) error
 	// last is what was applied, and names what is taken in it. Both are empty
 	// while the kernel's tables are not known to be so.
 	last  Spec
@@ -45,8 +56,11 @@ func open(ctx context.Context, o Options, flush func(*nftables.Conn) error) (*Ru
 		return nil, err
 	}
 	r := &Rules{opts: o, flush: flush}
+	if r.watch, err = openWatch(o.NetNS); err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
 	if err := r.dial(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.watch.close())
 	}
 	if err := r.discover(); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -58,7 +72,11 @@ func open(ctx context.Context, o Options, flush func(*nftables.Conn) error) (*Ru
 
 // dial opens a connection to the kernel, without messages that wait to be sent.
 func (r *Rules) dial() error {
-	conf := []nftables.ConnOption{nftables.AsLasting(), nftables.WithSockOptions(largeBuffers)}
+	keep := func(c *netlink.Conn) error {
+		r.link = c
+		return errors.Join(c.SetReadBuffer(socketBuffer), c.SetWriteBuffer(socketBuffer))
+	}
+	conf := []nftables.ConnOption{nftables.AsLasting(), nftables.WithSockOptions(keep)}
 	if r.opts.NetNS > 0 {
 		conf = append(conf, nftables.WithNetNSFd(r.opts.NetNS))
 	}
@@ -70,20 +88,24 @@ func (r *Rules) dial() error {
 	return nil
 }
 
-// abandon drops the messages of a transaction that was not sent.
+// abandon drops what waits to be sent, and to be read.
 func (r *Rules) abandon() error { return errors.Join(r.nft.CloseLasting(), r.dial()) }
 
-// largeBuffers has a type parameter because the connection's type is of a module
-// that this package does not import.
-func largeBuffers[C interface {
-	SetReadBuffer(int) error
-	SetWriteBuffer(int) error
-}](c C) error {
-	return errors.Join(c.SetReadBuffer(socketBuffer), c.SetWriteBuffer(socketBuffer))
+// send sends the transaction. Of some errors the kernel tells once and not for
+// each message, which the library would wait for, so there is a deadline; and
+// after any error a new connection, without answers left in it.
+func (r *Rules) send() error {
+	if err := r.link.SetReadDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return errors.Join(err, r.abandon())
+	}
+	if err := r.flush(r.nft); err != nil {
+		return errors.Join(err, r.abandon())
+	}
+	return r.link.SetReadDeadline(time.Time{})
 }
 
 // Close closes the connection to the kernel. The tables stay.
-func (r *Rules) Close() error { return r.nft.CloseLasting() }
+func (r *Rules) Close() error { return errors.Join(r.nft.CloseLasting(), r.watch.close()) }
 
 // Abilities returns what the host can do.
 func (r *Rules) Abilities() Abilities { return r.able }
@@ -110,7 +132,7 @@ func (r *Rules) Apply(ctx context.Context, s Spec) error {
 	if err = r.build(d, &s); err != nil {
 		err = errors.Join(err, r.abandon())
 	} else {
-		err = r.flush(r.nft)
+		err = r.commit()
 	}
 	if err != nil {
 		r.forget()
@@ -163,7 +185,7 @@ func (r *Rules) Remove(ctx context.Context) error {
 		r.nft.AddTable(t.nft)
 		r.nft.DelTable(t.nft)
 	}
-	if err := r.flush(r.nft); err != nil {
+	if err := r.commit(); err != nil {
 		return fmt.Errorf("delete nftables tables: %w", err)
 	}
 	return nil

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 
+	"net"
 	"net/netip"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +24,23 @@ type lab struct {
 	lb      *netnstest.NS
 	servers []*netnstest.NS
 	rules   *Rules
+	mu      sync.Mutex
+	conns   map[*netnstest.NS][]net.Conn
+}
+
+func (l *lab) keep(ns *netnstest.NS, c net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[ns] = append(l.conns[ns], c)
+}
+
+// kick makes a server send on its connections.
+func (l *lab) kick(ns *netnstest.NS) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns[ns] {
+		io.WriteString(c, "kick")
+	}
 }
 
 const waitTime = 5 * time.Second
@@ -29,7 +48,7 @@ const waitTime = 5 * time.Second
 func newLab(t *testing.T, o Options) *lab {
 	t.Helper()
 	netnstest.Require(t, "netns")
-	l := &lab{t: t, client: netnstest.New(t), lb: netnstest.New(t)}
+	l := &lab{t: t, client: netnstest.New(t), lb: netnstest.New(t), conns: map[*netnstest.NS][]net.Conn{}}
 	netnstest.Veth(l.client, "eth0", l.lb, "client")
 	l.client.AddAddr("eth0", "198.51.100.2/24")
 	l.client.AddAddr("eth0", "2001:db8:1::2/64")
@@ -88,6 +107,7 @@ func (l *lab) serveTCP(s *netnstest.NS, addr, name string) {
 			}
 			go func() {
 				defer c.Close()
+				l.keep(s, c)
 				io.WriteString(c, name)
 				io.Copy(c, c)
 			}()

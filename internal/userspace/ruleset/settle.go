@@ -74,9 +74,9 @@ func (t *table) refuseRules() []exprs {
 	if t.able.Reject != nil {
 		return []exprs{verdict(expr.VerdictDrop)}
 	}
-	code := uint8(unix.NFT_REJECT_ICMPX_PORT_UNREACH)
 	return []exprs{
-		// reject with icmpx port-unreachable
-		{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: code}},
+		// reject with icmp port-unreachable
+		// reject with icmpv6 port-unreachable
+		{t.reject()},
 	}
 }

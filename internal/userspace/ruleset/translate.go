@@ -14,12 +14,15 @@ func (t *table) translateRules(s *shape) []exprs {
 	rules := []exprs{
 		// meta mark & MASK == 0 return
 		rule(markIs(mask, 0), verdict(expr.VerdictReturn)),
+	}
+	rules = append(rules, t.timeoutRules(s)...)
+	rules = append(rules,
 		// ct mark & FOREIGN != 0 jump keep_mark
 		rule(ctHas(expr.CtKeyMARK, foreign), jump(chainKeep)),
 		// ct mark & FOREIGN == 0 ct mark set meta mark & MASK
 		rule(ctIs(expr.CtKeyMARK, foreign, 0),
 			exprs{meta(expr.MetaKeyMARK, reg1), bitwise(reg1, mask, 0), setCT(expr.CtKeyMARK, reg1)}),
-	}
+	)
 	if !s.allEvents {
 		// ct event set destroy,mark
 		//

@@ -22,7 +22,7 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 			t.persistent++
 		}
 	}
-	next := shape{persistent: t.persistent > 0, dead: len(s.Dead) > 0, allEvents: s.AllEvents, timeouts: s.Timeouts}
+	next := shape{persistent: t.persistent > 0, dead: len(s.Dead) > 0, allEvents: s.AllEvents, timeouts: timeoutsOf(s.Timeouts)}
 	shared := t.chains(&next)
 	if full {
 		if err := r.adopt(t, shared); err != nil {
@@ -30,6 +30,11 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 		}
 	}
 	if full || t.shape != next {
+		if t.able.CTTimeout == nil {
+			for _, v := range timeouts(next.timeouts) {
+				r.addTimeout(t.nft, v)
+			}
+		}
 		for i := range shared {
 			r.rewrite(t, shared[i].name, shared[i].rules)
 		}

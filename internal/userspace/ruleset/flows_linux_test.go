@@ -1,0 +1,389 @@
+package ruleset
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/packet"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+var addresses = []string{"192.0.2.1:80", "[2001:db8::1]:80"}
+
+// reset closes a connection with a RST.
+func reset(t *testing.T, c net.Conn) {
+	t.Helper()
+	if err := c.(*net.TCPConn).SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+// TestNetnsInactive sees the bit set once a side closes, and not before.
+func TestNetnsInactive(t *testing.T) {
+	eachWay(t, Options{}, bothVersions(), func(t *testing.T, l *lab) {
+		inactive := l.rules.opts.Inactive()
+		for _, addr := range addresses {
+			c, _ := l.dial("tcp", addr)
+			c.Write([]byte("more"))
+			if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
+				t.Fatal(err)
+			}
+			if e := l.flowOf(c.LocalAddr(), every); e.Mark&inactive != 0 || e.Mark&DefaultMask == 0 {
+				t.Errorf("%s open: mark %#x", addr, e.Mark)
+			}
+			c.(*net.TCPConn).CloseWrite()
+			l.flowOf(c.LocalAddr(), func(e *conntrack.Event) bool { return e.Mark&inactive != 0 })
+
+			c, _ = l.dial("tcp", addr)
+			reset(t, c)
+			l.flowOf(c.LocalAddr(), func(e *conntrack.Event) bool { return e.Mark&inactive != 0 })
+
+			u, _ := l.dial("udp", addr)
+			if e := l.flowOf(u.LocalAddr(), every); e.Mark&^DefaultMask != 0 {
+				t.Errorf("%s udp: mark %#x", addr, e.Mark)
+			}
+		}
+	})
+}
+
+// TestNetnsInactiveByServer has the server close: its answers leave by the output
+// hook where it runs on the balancer.
+func TestNetnsInactiveByServer(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	s := bothVersions()
+	s.Servers[0].Address = netip.MustParseAddrPort("192.0.2.1:8080")
+	s.Services[0].Fallback = []Share{{mark1, 1}}
+	l.apply(s)
+	ln := l.lb.Listen("tcp", "192.0.2.1:8080")
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, "L")
+			c.Close()
+		}
+	}()
+	c, name := l.dial("tcp", "192.0.2.1:80")
+	if name != "L" {
+		t.Fatalf("want the local server, got %q", name)
+	}
+	l.flowOf(c.LocalAddr(), func(e *conntrack.Event) bool { return e.Mark == mark1|l.rules.opts.Inactive() })
+}
+
+// TestNetnsResetBeforeEstablished: a client's RST that answers SYN and ACK changes
+// nothing, as in IPVS.
+func TestNetnsResetBeforeEstablished(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(bothVersions())
+	// The client's ACK never arrives, so that the connection stays half open.
+	nft(t, l.rulesOf(l.client), `table ip mute { chain out {
+		type filter hook output priority 0
+		tcp flags & (syn|rst|ack) == ack drop
+		}
+	}`)
+	c, err := l.client.DialContext(t.Context(), "tcp", "192.0.2.1:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := l.flowOf(c.LocalAddr(), func(e *conntrack.Event) bool { return e.Status&conntrack.StatusSeenReply != 0 })
+	if e.Status&conntrack.StatusAssured != 0 {
+		t.Fatalf("the connection is established: %+v", e)
+	}
+	reset(t, c)
+	e = l.flowOf(c.LocalAddr(), func(e *conntrack.Event) bool { return e.TCPState == tcpClose })
+	if e.Mark&l.rules.opts.Inactive() != 0 {
+		t.Errorf("mark %#x after a RST before the connection was there", e.Mark)
+	}
+}
+
+// tcpClose is TCP_CONNTRACK_CLOSE of
+// include/uapi/linux/netfilter/nf_conntrack_tcp.h.
+const tcpClose = 8
+
+// TestNetnsEvents listens as the daemon does: a flow that it decided tells of its
+// end alone, one of the fallback of its start as well.
+func TestNetnsEvents(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		s := bothVersions()
+		s.AllEvents = all
+		eachWay(t, Options{}, s, func(t *testing.T, l *lab) {
+			l.lb.SetSysctl("net.netfilter.nf_conntrack_events", map[bool]string{false: "0", true: "1"}[all])
+			ev, err := conntrack.OpenEvents(conntrack.EventConfig{NetNS: l.lb.FD(),
+				Groups: conntrack.News | conntrack.Updates | conntrack.Destroys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ev.Close()
+			c, name := l.dial("tcp", "192.0.2.1:80")
+			mark := map[string]uint32{"0": mark1, "1": mark2}[name]
+			l.flowOf(c.LocalAddr(), every)
+			c.Close()
+			l.flowOf(c.LocalAddr(), func(e *conntrack.Event) bool { return e.Mark&l.rules.opts.Inactive() != 0 })
+			table, err := conntrack.OpenTable(l.lb.FD())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer table.Close()
+			if err := table.Delete(t.Context(), conntrack.Filter{Mark: mark, MarkMask: DefaultMask}); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for end := time.Now().Add(waitTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				ev.Drain(func(e *conntrack.Event) { got = append(got, fmt.Sprintf("%v %#x", e.Kind, e.Mark)) })
+				if len(got) > 0 && strings.HasPrefix(got[len(got)-1], "destroy") {
+					break
+				}
+			}
+			closed := mark | l.rules.opts.Inactive()
+			want := []string{fmt.Sprintf("update %#x", closed), fmt.Sprintf("destroy %#x", closed)}
+			if strings.HasSuffix(t.Name(), "fallback") || strings.Contains(t.Name(), "fallback#") {
+				want = append([]string{fmt.Sprintf("new %#x", mark)}, want...)
+			}
+			if all {
+				// Every change of state: the first and the last say enough.
+				want = []string{fmt.Sprintf("new %#x", mark), want[len(want)-1]}
+				got = []string{got[0], got[len(got)-1]}
+			}
+			if !cmp.Equal(want, got) {
+				t.Errorf("all events %v (-want +got)\n%s", all, cmp.Diff(want, got))
+			}
+		})
+	}
+}
+
+// TestNetnsDead drops what clients of a deleted real server send, and lets its
+// answers pass.
+func TestNetnsDead(t *testing.T) {
+	for _, addr := range addresses {
+		l := newLab(t, Options{FailOpen: true})
+		s := bothVersions()
+		l.apply(s)
+		c, name := l.dial("tcp", addr)
+		l.flowOf(c.LocalAddr(), every)
+		other, _ := l.dial("tcp", addr)
+		for {
+			var n string
+			if other, n = l.dial("tcp", addr); n != name {
+				break
+			}
+		}
+		e := l.flowOf(c.LocalAddr(), every)
+		s.Dead = []uint32{e.Mark}
+		l.apply(s)
+		if err := echo(c, 300*time.Millisecond); !isTimeout(err) {
+			t.Errorf("%s: want what the client sends dropped, got %v", addr, err)
+		}
+		if err := echo(other, waitTime); err != nil {
+			t.Errorf("%s: connection to the other server: %v", addr, err)
+		}
+		// The client's FIN does not arrive, but the server's answer to the
+		// retransmitted data, were there one, would. Reviving shows it.
+		s.Dead = nil
+		l.apply(s)
+		c.SetDeadline(time.Now().Add(waitTime))
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Errorf("%s: revived: %v", addr, err)
+		}
+	}
+}
+
+func echo(c net.Conn, wait time.Duration) error {
+	c.SetDeadline(time.Now().Add(wait))
+	if _, err := c.Write([]byte("x")); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(c, make([]byte, 1))
+	return err
+}
+
+// TestNetnsLeak takes the entry of an established connection away while its
+// server sends: the client must not see the real server's address.
+func TestNetnsLeak(t *testing.T) {
+	for _, addr := range addresses {
+		for _, anyPort := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s any port %v", addr, anyPort), func(t *testing.T) {
+				l := newLab(t, Options{FailOpen: true})
+				s := bothVersions()
+				if anyPort {
+					for i := range s.Servers {
+						s.Servers[i].Address = netip.AddrPortFrom(s.Servers[i].Address.Addr(), 0)
+					}
+					for i := range s.Services {
+						k := &s.Services[i].Key
+						k.Address = netip.AddrPortFrom(k.Address.Addr(), 8080)
+					}
+					host, _, _ := net.SplitHostPort(addr)
+					addr = net.JoinHostPort(host, "8080")
+				}
+				l.apply(s)
+				nft(t, l.rulesOf(l.client), `table inet watch {
+					counter leaked {}
+					chain in {
+						type filter hook prerouting priority -300
+						ip saddr 10.0.0.0/8 counter name leaked
+						ip6 saddr fd00::/16 counter name leaked
+					}
+				}`)
+				c, name := l.dial("tcp", addr)
+				server := l.servers[name[0]-'0']
+				e := l.flowOf(c.LocalAddr(), every)
+				// Nothing leaves the client, so only the server's own tries count.
+				nft(t, l.rulesOf(l.client), `table inet mute { chain out {
+					type filter hook output priority 0; meta l4proto tcp drop;
+					}
+				}`)
+				table, err := conntrack.OpenTable(l.lb.FD())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer table.Close()
+				nft(t, l.rulesOf(server), `table inet sent { counter n {}
+					chain out { type filter hook output priority 0; meta l4proto tcp counter name n; }
+				}`)
+				if err := table.DeleteFlow(t.Context(), e.Orig, e.ID); err != nil {
+					t.Fatal(err)
+				}
+				l.kick(server)
+				for end := time.Now().Add(waitTime); ; time.Sleep(5 * time.Millisecond) {
+					if list := nft(t, l.rulesOf(server), "list", "counter", "inet", "sent", "n"); !strings.Contains(list, "packets 0 ") {
+						break
+					}
+					if time.Now().After(end) {
+						t.Fatal("the server sent nothing")
+					}
+				}
+				time.Sleep(20 * time.Millisecond)
+				if list := nft(t, l.rulesOf(l.client), "list", "counter", "inet", "watch", "leaked"); !strings.Contains(list, "packets 0 ") {
+					t.Errorf("leaked: %s", list)
+				}
+			})
+		}
+	}
+}
+
+// TestNetnsDecideOnce sends datagrams that nobody answers, and a connection
+// attempt that is retried: one decision each.
+func TestNetnsDecideOnce(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(bothVersions())
+	for _, s := range l.servers {
+		nft(t, l.rulesOf(s), `table inet mute { chain in {
+			type filter hook prerouting priority -300; meta l4proto { tcp, udp } drop;
+			}
+		}`)
+	}
+	d := l.serve(to(0))
+	for _, addr := range addresses {
+		before := len(d.packets())
+		c, err := l.client.DialContext(t.Context(), "udp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			c.Write([]byte("?"))
+			l.flowOf(c.LocalAddr(), every)
+		}
+		c.Close()
+		if got := len(d.packets()) - before; got != 1 {
+			t.Errorf("%s: five datagrams: want one decision, got %d", addr, got)
+		}
+	}
+	// The kernel retries a SYN after one second.
+	before := len(d.packets())
+	if _, err := l.client.DialContext(timeout1500(t), "tcp", "192.0.2.1:80"); !isTimeout(err) {
+		t.Fatal(err)
+	}
+	if got := len(d.packets()) - before; got != 1 {
+		t.Errorf("two SYN of one connection: want one decision, got %d", got)
+	}
+}
+
+// TestNetnsMidStream loses an entry in the middle of a connection: what follows
+// is not scheduled afresh.
+func TestNetnsMidStream(t *testing.T) {
+	eachWay(t, Options{}, bothVersions(), func(t *testing.T, l *lab) {
+		for _, addr := range addresses {
+			c, _ := l.dial("tcp", addr)
+			e := l.flowOf(c.LocalAddr(), every)
+			table, err := conntrack.OpenTable(l.lb.FD())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer table.Close()
+			if err := table.DeleteFlow(t.Context(), e.Orig, e.ID); err != nil {
+				t.Fatal(err)
+			}
+			if err := echo(c, waitTime); err == nil || isTimeout(err) {
+				t.Errorf("%s: want the connection reset, got %v", addr, err)
+			}
+			if n := l.flows(func(n *conntrack.Event) bool { return n.Orig == e.Orig && n.Mark&DefaultMask != 0 }); len(n) != 0 {
+				t.Errorf("%s: scheduled afresh: %+v", addr, n)
+			}
+		}
+	})
+}
+
+// TestNetnsGone gives a mark that no real server has any more: the packet is
+// dropped, and the next try is decided afresh.
+func TestNetnsGone(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(bothVersions())
+	l.serveTCP(l.lb, "192.0.2.1:80", "host")
+	tries := 0
+	l.serve(func(in packet.Info) uint32 {
+		if tries++; tries == 1 {
+			return 99 << 8
+		}
+		return mark2
+	})
+	if name, err := l.ask(l.client, "tcp", "192.0.2.1:80"); name != "1" || err != nil {
+		t.Errorf("want server 1 at the second try, got %q, %v", name, err)
+	}
+	if tries != 2 {
+		t.Errorf("want two decisions, got %d", tries)
+	}
+}
+
+func TestNetnsTimeouts(t *testing.T) {
+	s := bothVersions()
+	eachWay(t, Options{}, s, func(t *testing.T, l *lab) {
+		if err := l.rules.Abilities().CTTimeout; err != nil {
+			t.Fatal(err)
+		}
+		near := func(want time.Duration) func(*conntrack.Event) bool {
+			return func(e *conntrack.Event) bool { return e.Timeout <= want && e.Timeout > want-20*time.Second }
+		}
+		for _, addr := range addresses {
+			l.apply(s)
+			c, _ := l.dial("tcp", addr)
+			l.flowOf(c.LocalAddr(), near(900*time.Second))
+			u, _ := l.dial("udp", addr)
+			l.flowOf(u.LocalAddr(), near(300*time.Second))
+
+			changed := s
+			changed.Timeouts = ipvs.Timeouts{TCP: 500 * time.Second, TCPFin: 50 * time.Second, UDP: 70 * time.Second}
+			l.apply(changed)
+			c2, _ := l.dial("tcp", addr)
+			l.flowOf(c2.LocalAddr(), near(500*time.Second))
+			u2, _ := l.dial("udp", addr)
+			l.flowOf(u2.LocalAddr(), near(70*time.Second))
+			c2.(*net.TCPConn).CloseWrite()
+			// Flows from before keep theirs.
+			if err := echo(c, waitTime); err != nil {
+				t.Error(err)
+			}
+			l.flowOf(c.LocalAddr(), near(900*time.Second))
+		}
+	})
+}

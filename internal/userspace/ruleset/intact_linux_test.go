@@ -1,0 +1,97 @@
+package ruleset
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestNetnsIntact has another program do what it should not; lbd notices, and
+// repairs all of it.
+func TestNetnsIntact(t *testing.T) {
+	r := openEmpty(t, Options{FailOpen: true})
+	spec := persistent()
+	spec.Dead = []uint32{mark4}
+	ctx := t.Context()
+	apply := func() {
+		t.Helper()
+		if err := r.Apply(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	intact := func() bool {
+		t.Helper()
+		ok, err := r.Intact(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	apply()
+	if !intact() {
+		t.Fatal("not intact after the first Apply")
+	}
+	want := skeleton(nft(t, r, "list", "ruleset"))
+	for _, damage := range []string{
+		"flush ruleset",
+		"delete table ip lbd",
+		"delete table ip6 lbd",
+		"flush chain ip lbd schedule",
+		"flush chain ip lbd service-1",
+		"flush chain ip6 lbd learn-ffffffffffff00000000000000000000-100000",
+		"flush chain ip6 lbd answers_forward",
+		"add rule ip lbd translate accept",
+		"delete element ip lbd services { 192.0.2.1 . tcp . 80 }",
+		"add element ip lbd services { 192.0.2.7 . tcp . 80 }",
+		"delete element ip lbd chains { 192.0.2.1 . tcp . 80 }",
+		"delete element ip lbd chains { 192.0.2.1 . tcp . 80 }; add element ip lbd chains { 192.0.2.1 . tcp . 80 : goto service-3 }",
+		"delete element ip lbd servers { 0x100 }; add element ip lbd servers { 0x100 : 10.9.9.9 . 80 }",
+		"flush map ip lbd shares",
+		"flush set ip6 lbd dead",
+	} {
+		t.Run(damage, func(t *testing.T) {
+			nft(t, r, damage)
+			if intact() {
+				t.Fatal("not noticed")
+			}
+			apply()
+			if got := skeleton(nft(t, r, "list", "ruleset")); !slices.Equal(want, got) {
+				t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
+			}
+			if !intact() {
+				t.Error("not intact after the repair")
+			}
+		})
+	}
+	// Others may change what is theirs, also between two edits of ours.
+	nft(t, r, "add table ip other")
+	if !intact() {
+		t.Error("a foreign table was taken for damage")
+	}
+	nft(t, r, "delete element ip lbd services { 192.0.2.1 . tcp . 80 }")
+	spec.Dead = nil
+	apply()
+	if intact() {
+		t.Error("damage before an edit was not noticed")
+	}
+}
+
+func BenchmarkNetnsIntact(b *testing.B) {
+	r := openEmpty(b, Options{FailOpen: true})
+	if err := r.Apply(b.Context(), many(1000, 20)); err != nil {
+		b.Fatal(err)
+	}
+	run := func(name string, prepare func()) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				prepare()
+				if ok, err := r.Intact(b.Context()); !ok || err != nil {
+					b.Fatal(ok, err)
+				}
+			}
+		})
+	}
+	run("unchanged", func() {})
+	run("changed by others", func() { r.generation-- })
+}

@@ -1,0 +1,154 @@
+package ruleset
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// Template is what a persistent service remembers of a client.
+type Template struct {
+	// Service is the service's ID.
+	Service uint32
+	// Client is the client's address with the service's netmask applied.
+	Client netip.Addr
+	// Mark is the real server's.
+	Mark uint32
+	// Expires is what is left; SetTemplates takes it as the time-out.
+	Expires time.Duration
+}
+
+// Templates returns the templates of all services. They may be of services and
+// real servers that are gone.
+func (r *Rules) Templates(ctx context.Context) ([]Template, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.templates(ctx)
+}
+
+func (r *Rules) templates(ctx context.Context) ([]Template, error) {
+	var all []Template
+	for _, t := range r.tables {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		list, _, err := r.elements(t.sets[mapTemplates])
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if v, ok := t.template(&list[i]); ok {
+				all = append(all, v)
+			}
+		}
+	}
+	return all, nil
+}
+
+// template reads an element of mapTemplates.
+func (t *table) template(e *nftables.SetElement) (Template, bool) {
+	if len(e.Key) != 4+int(t.size) || len(e.Val) != 4 {
+		return Template{}, false
+	}
+	client, ok := netip.AddrFromSlice(e.Key[4:])
+	return Template{
+		Service: binary.NativeEndian.Uint32(e.Key),
+		Client:  client,
+		Mark:    binary.NativeEndian.Uint32(e.Val),
+		Expires: e.Expires,
+	}, ok
+}
+
+func (v *Template) element() nftables.SetElement {
+	return nftables.SetElement{
+		Key:     append(u32(v.Service), v.Client.Unmap().AsSlice()...),
+		Val:     u32(v.Mark),
+		Timeout: v.Expires,
+	}
+}
+
+// DeleteTemplates deletes the templates of a service, or of all where it is 0,
+// that lead to one of marks, or to any where there are none. Those that expire
+// meanwhile are no error.
+func (r *Rules) DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, err := r.templates(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(v Template) bool {
+		return service != 0 && v.Service != service || len(marks) > 0 && !slices.Contains(marks, v.Mark)
+	})
+	return r.editTemplates(ctx, all, nil)
+}
+
+// SetTemplates writes templates anew: a client's earlier one goes, also where it
+// leads to the same real server, and the time-out starts again. The tables must
+// have been applied.
+func (r *Rules) SetTemplates(ctx context.Context, list []Template) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, err := r.templates(ctx)
+	if err != nil {
+		return err
+	}
+	type key struct {
+		service uint32
+		client  netip.Addr
+	}
+	wanted := make(map[key]bool, len(list))
+	for _, v := range list {
+		wanted[key{v.Service, v.Client.Unmap()}] = true
+	}
+	all = slices.DeleteFunc(all, func(v Template) bool { return !wanted[key{v.Service, v.Client}] })
+	return r.editTemplates(ctx, all, list)
+}
+
+// editTemplates deletes and adds templates in one transaction. One that expired
+// since it was read makes the kernel refuse all; then each half is tried alone.
+func (r *Rules) editTemplates(ctx context.Context, del, add []Template) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, t := range r.tables {
+		set := t.sets[mapTemplates]
+		of := func(list []Template) []nftables.SetElement {
+			var out []nftables.SetElement
+			for i := range list {
+				if list[i].Client.Unmap().BitLen() == int(t.size)*8 {
+					out = append(out, list[i].element())
+				}
+			}
+			return out
+		}
+		err := inChunks(of(del), func(c []nftables.SetElement) error { return r.nft.SetDeleteElements(set, c) })
+		if err == nil {
+			err = inChunks(of(add), func(c []nftables.SetElement) error { return r.nft.SetAddElements(set, c) })
+		}
+		if err != nil {
+			return errors.Join(err, r.abandon())
+		}
+	}
+	err := r.commit()
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, unix.ENOENT) || len(del) == 0:
+		return fmt.Errorf("write templates: %w", err)
+	case len(del) == 1:
+		return r.editTemplates(ctx, nil, add)
+	}
+	half := len(del) / 2
+	if err := r.editTemplates(ctx, del[:half], nil); err != nil {
+		return err
+	}
+	return r.editTemplates(ctx, del[half:], add)
+}

@@ -1,0 +1,193 @@
+package ruleset
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/internal/sysnet"
+)
+
+// watch reads what the nftables library has no call for: the generation of the
+// whole ruleset, and how often each chain is used. The kernel counts the
+// generation up with each transaction that changes anything, whoever's it is.
+type watch struct {
+	fd  int
+	seq uint32
+}
+
+// receiveTimeout ends a read that the kernel does not answer, which it always
+// does.
+const receiveTimeout = 5 * time.Second
+
+// openWatch opens a netlink socket in the namespace of a descriptor, or in the
+// thread's where that is 0 or less.
+func openWatch(netns int) (*watch, error) {
+	w := &watch{fd: -1}
+	open := func() (err error) {
+		w.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+		if err != nil {
+			return os.NewSyscallError("socket", err)
+		}
+		tv := unix.NsecToTimeval(receiveTimeout.Nanoseconds())
+		return os.NewSyscallError("setsockopt", unix.SetsockoptTimeval(w.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	}
+	if netns <= 0 {
+		return w, open()
+	}
+	ns, err := sysnet.OpenNamespace(fmt.Sprintf("/proc/self/fd/%d", netns))
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	return w, ns.Do(open)
+}
+
+func (w *watch) close() error { return os.NewSyscallError("close", unix.Close(w.fd)) }
+
+// generation returns the ruleset's generation.
+func (w *watch) generation() (uint32, error) {
+	var id uint32
+	found := false
+	err := w.request(unix.NFT_MSG_GETGEN, unix.NLM_F_REQUEST, unix.NFPROTO_UNSPEC, func(a attributes) {
+		if v, ok := a[unix.NFTA_GEN_ID]; ok && len(v) == 4 {
+			id, found = binary.BigEndian.Uint32(v), true
+		}
+	})
+	if err == nil && !found {
+		err = errors.New("the answer has no generation")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read nftables generation: %w", err)
+	}
+	return id, nil
+}
+
+// uses returns how many rules and elements refer to, or are in, each chain of a
+// table.
+func (w *watch) uses(family uint8, table string) (map[string]uint32, error) {
+	uses := map[string]uint32{}
+	err := w.request(unix.NFT_MSG_GETCHAIN, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, func(a attributes) {
+		if a.text(unix.NFTA_CHAIN_TABLE) == table && len(a[unix.NFTA_CHAIN_USE]) == 4 {
+			uses[a.text(unix.NFTA_CHAIN_NAME)] = binary.BigEndian.Uint32(a[unix.NFTA_CHAIN_USE])
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list chains: %w", err)
+	}
+	return uses, nil
+}
+
+// attributes are those of a message, by type.
+type attributes map[uint16][]byte
+
+// text is a string attribute without its NUL.
+func (a attributes) text(kind uint16) string {
+	v := a[kind]
+	if n := len(v); n > 0 && v[n-1] == 0 {
+		v = v[:n-1]
+	}
+	return string(v)
+}
+
+const (
+	headerLen = unix.SizeofNlMsghdr
+	attrLen   = unix.SizeofNlAttr
+	genmsgLen = 4 // struct nfgenmsg
+)
+
+// request sends one request without attributes and passes on each answer.
+func (w *watch) request(kind, flags uint16, family uint8, each func(attributes)) error {
+	w.seq++
+	b := make([]byte, headerLen+genmsgLen)
+	ne := binary.NativeEndian
+	ne.PutUint32(b, uint32(len(b)))
+	ne.PutUint16(b[4:], unix.NFNL_SUBSYS_NFTABLES<<8|kind)
+	ne.PutUint16(b[6:], flags)
+	ne.PutUint32(b[8:], w.seq)
+	b[headerLen] = family
+	if err := unix.Sendto(w.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return os.NewSyscallError("sendto", err)
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		n, from, err := unix.Recvfrom(w.fd, buf, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return os.NewSyscallError("recvfrom", err)
+		}
+		if a, ok := from.(*unix.SockaddrNetlink); !ok || a.Pid != 0 {
+			continue // not from the kernel
+		}
+		done, err := w.messages(buf[:n], flags&unix.NLM_F_DUMP != 0, each)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// messages passes on the answers in a datagram and says whether the last came.
+func (w *watch) messages(b []byte, dump bool, each func(attributes)) (done bool, err error) {
+	ne := binary.NativeEndian
+	for len(b) >= headerLen {
+		size := int(ne.Uint32(b))
+		if size < headerLen || size > len(b) {
+			return false, errors.New("truncated netlink message")
+		}
+		kind, flags, seq, body := ne.Uint16(b[4:]), ne.Uint16(b[6:]), ne.Uint32(b[8:]), b[headerLen:size]
+		b = b[min((size+3)&^3, len(b)):]
+		switch {
+		case seq != w.seq:
+			// Of an earlier request that was given up.
+		case flags&unix.NLM_F_DUMP_INTR != 0:
+			return false, errInterrupted
+		case kind == unix.NLMSG_DONE:
+			return true, nil
+		case kind == unix.NLMSG_ERROR:
+			if len(body) < 4 {
+				return false, errors.New("truncated netlink error")
+			}
+			if code := int32(ne.Uint32(body)); code != 0 {
+				return false, unix.Errno(-code)
+			}
+		case len(body) < genmsgLen:
+			return false, errors.New("truncated netlink message")
+		default:
+			a, err := parse(body[genmsgLen:])
+			if err != nil {
+				return false, err
+			}
+			each(a)
+			if !dump {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// errInterrupted is a dump during which the ruleset changed.
+var errInterrupted = errors.New("the ruleset changed while it was read")
+
+// parse splits attributes; of repeated ones the last counts.
+func parse(b []byte) (attributes, error) {
+	a := attributes{}
+	for len(b) > 0 {
+		if len(b) < attrLen {
+			return nil, errors.New("truncated netlink attribute")
+		}
+		size := int(binary.NativeEndian.Uint16(b))
+		if size < attrLen || size > len(b) {
+			return nil, errors.New("truncated netlink attribute")
+		}
+		a[binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER)] = b[attrLen:size]
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	return a, nil
+}
