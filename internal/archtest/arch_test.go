@@ -31,6 +31,7 @@ var layers = map[string]int{
 	"internal/config":    2,
 	"internal/api":       2,
 	"internal/memory":    2,
+	"internal/overhead":  2,
 	"internal/userspace": 2,
 
 	"internal/daemon": 3,
