@@ -73,13 +73,16 @@ func compare(t *testing.T, b []byte, in *Info) {
 }
 
 // transport returns the layer behind the network's: not one that is wrapped in
-// another protocol, AH over IPv4 included, which no balancer looks into.
+// another protocol, headers of IPv6 and AH over IPv4 included, which no balancer
+// looks into.
 func transport(p gopacket.Packet) gopacket.Layer {
 	all := p.Layers()
 	for i, l := range all {
 		switch l.LayerType() {
 		case layers.LayerTypeIPv6HopByHop, layers.LayerTypeIPv6Routing, layers.LayerTypeIPv6Destination:
-			continue
+			if all[0].LayerType() == layers.LayerTypeIPv6 {
+				continue
+			}
 		case layers.LayerTypeIPv4, layers.LayerTypeIPv6:
 			if i == 0 {
 				continue
