@@ -1,9 +1,16 @@
 package nfqueue
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/google/nftables"
 
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
@@ -28,8 +35,25 @@ func live(t *testing.T, native bool) {
 		name string
 		run  func(*testing.T, *netnstest.NS, rule)
 	}{
-		{"every packet", testEveryPacket},
+		{"IPv4", func(t *testing.T, ns *netnstest.NS, r rule) { testEveryPacket(t, ns, r, "127.0.0.1", 28) }},
+		{"IPv6", func(t *testing.T, ns *netnstest.NS, r rule) {
+			r.family = nftables.TableFamilyIPv6
+			testEveryPacket(t, ns, r, "::1", 48)
+		}},
+		{"output", func(t *testing.T, ns *netnstest.NS, r rule) {
+			r.hook = nftables.ChainHookOutput
+			testEveryPacket(t, ns, r, "127.0.0.1", 28)
+		}},
 		{"in use", testInUse},
+		{"panic", testPanic},
+		{"unknown", testUnknown},
+		{"full", testFull},
+		{"fail open", testFailOpen},
+		{"owner killed", testOwnerKilled},
+		{"owner stopped", testOwnerStopped},
+		{"balance", testBalance},
+		{"fragments", testFragments},
+		{"GSO", testGSO},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ns := netnstest.New(t)
@@ -39,14 +63,19 @@ func live(t *testing.T, native bool) {
 }
 
 // testEveryPacket sees each packet answered once, with marks that keep foreign
-// bits and without.
-func testEveryPacket(t *testing.T, ns *netnstest.NS, r rule) {
+// bits and without. Its number is behind the headers.
+func testEveryPacket(t *testing.T, ns *netnstest.NS, r rule, addr string, headers int) {
 	const packets, foreign = 1000, 0x80000001
-	u := newUDP(t, ns, "127.0.0.1", foreign)
+	u := newUDP(t, ns, addr, foreign)
 	q := open(t, ns, Config{})
 	r.add(t)
+	var hook atomic.Uint32
 	run(t, q, func(p *Packet) Verdict {
-		n := binary.BigEndian.Uint32(p.Payload[28:])
+		hook.Store(uint32(p.Hook))
+		if p.Length != headers+4 {
+			t.Errorf("length %d", p.Length)
+		}
+		n := binary.BigEndian.Uint32(p.Payload[headers:])
 		switch n % 3 {
 		case 0:
 			return Verdict{Accept: true, SetMark: true, Mark: p.Mark | n<<8}
@@ -75,6 +104,9 @@ func testEveryPacket(t *testing.T, ns *netnstest.NS, r rule) {
 	if want := (Stats{Packets: packets, Verdicts: packets}); got != want {
 		t.Errorf("want %+v, got %+v", want, got)
 	}
+	if want := uint32(*cmp.Or(r.hook, nftables.ChainHookPrerouting)); hook.Load() != want {
+		t.Errorf("want hook %d, got %d", want, hook.Load())
+	}
 	if waiting := kernelQueue(t, ns).Waiting; waiting != 0 {
 		t.Errorf("%d packets wait", waiting)
 	}
@@ -90,6 +122,69 @@ func testInUse(t *testing.T, ns *netnstest.NS, r rule) {
 		t.Error(err)
 	}
 	open(t, ns, Config{})
+}
+
+// testPanic has a handler that panics for every third packet: those go on
+// without a mark, the others as if nothing were.
+func testPanic(t *testing.T, ns *netnstest.NS, r rule) {
+	const packets = 30
+	u := newUDP(t, ns, "127.0.0.1", 0x1000)
+	var log bytes.Buffer
+	q := open(t, ns, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r.add(t)
+	stop := run(t, q, func(p *Packet) Verdict {
+		if p.Payload[28]%3 == 0 {
+			var none []byte
+			_ = none[p.ID]
+		}
+		return Verdict{Accept: true, SetMark: true, Mark: p.Mark | 7}
+	})
+	for i := range byte(packets) {
+		u.write([]byte{i})
+	}
+	for range packets {
+		b, mark := u.read()
+		want := uint32(0x1007)
+		if b[0]%3 == 0 {
+			want = 0x1000
+		}
+		if mark != want {
+			t.Errorf("packet %d: want mark %#x, got %#x", b[0], want, mark)
+		}
+	}
+	stop()
+	if s := q.Stats(); s.Panics != packets/3 || s.Verdicts != packets {
+		t.Errorf("stats %+v", s)
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), "index out of range") {
+		t.Errorf("want one line with the reason, got %d:\n%s", n, &log)
+	}
+}
+
+// testUnknown takes the rule away while a packet waits: the kernel drops it, and
+// says so between packets when its verdict comes.
+func testUnknown(t *testing.T, ns *netnstest.NS, r rule) {
+	u := newUDP(t, ns, "127.0.0.1", 1)
+	q := open(t, ns, Config{})
+	remove := r.add(t)
+	seen, answer := make(chan struct{}), make(chan struct{})
+	run(t, q, func(p *Packet) Verdict {
+		if p.Payload[28] == 1 {
+			close(seen)
+			<-answer
+		}
+		return Verdict{Accept: true, SetMark: true, Mark: 2}
+	})
+	u.write([]byte{1})
+	<-seen
+	remove()
+	close(answer)
+	eventually(t, "unknown verdict", func() bool { return q.Stats().Unknown == 1 })
+	r.add(t)
+	u.write([]byte{2})
+	if b, mark := u.read(); b[0] != 2 || mark != 2 {
+		t.Errorf("want packet 2 with mark 2, got %d with %d", b[0], mark)
+	}
 }
 
 func kernelQueue(t *testing.T, ns *netnstest.NS) KernelQueue {

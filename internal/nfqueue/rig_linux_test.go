@@ -31,6 +31,8 @@ type rule struct {
 	queues   uint16               // one if unset
 	bypass   bool
 	native   bool // nft's own expression instead of the xt target
+	// conntrack makes the rule look at a packet's connection.
+	conntrack bool
 }
 
 // add makes a table with the rule. It returns a function that deletes it.
@@ -55,13 +57,16 @@ func (r rule) add(t testing.TB) (remove func()) {
 		Table: table, Name: "queue", Type: nftables.ChainTypeFilter,
 		Hooknum: r.hook, Priority: nftables.ChainPriorityRef(-140),
 	})
-	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+	exprs := []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 		&expr.Cmp{Register: 1, Data: []byte{r.protocol}},
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 		&expr.Cmp{Register: 1, Data: []byte{testPort >> 8, testPort & 0xff}},
-		r.target(),
-	}})
+	}
+	if r.conntrack {
+		exprs = append(exprs, &expr.Ct{Key: expr.CtKeySTATE, Register: 1})
+	}
+	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(exprs, r.target())})
 	if err := c.Flush(); err != nil {
 		t.Fatalf("add queue rule: %v", err)
 	}

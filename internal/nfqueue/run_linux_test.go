@@ -1,0 +1,238 @@
+package nfqueue
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/internal/netnstest"
+)
+
+// TestNetnsRunEnds ends Run while it waits in poll, while it waits in a receive,
+// and while packets come; then runs it again.
+func TestNetnsRunEnds(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	ns := netnstest.New(t)
+	u := newUDP(t, ns, "127.0.0.1", 1)
+	q := open(t, ns, Config{})
+	rule{ns: ns}.add(t)
+
+	var ticks atomic.Int64
+	start := func() (end func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- q.Run(ctx, markAll, func() { ticks.Add(1) }) }()
+		return func() {
+			t.Helper()
+			cancel()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Errorf("Run: %v", err)
+				}
+			case <-time.After(patience):
+				t.Fatal("Run did not end")
+			}
+		}
+	}
+	idle := func() {
+		n := ticks.Load()
+		eventually(t, "idle ticks", func() bool { return ticks.Load() >= n+3 })
+	}
+
+	end := start()
+	idle()
+	if err := q.Run(t.Context(), markAll, func() {}); err == nil {
+		t.Error("two Run at a time: want an error")
+	}
+	end()
+
+	end = start()
+	expectMark(t, u, 0x101) // then it is in a receive
+	end()
+
+	end = start()
+	for range 100 {
+		u.write([]byte("x"))
+	}
+	end()
+	// Run answered what waited.
+	for range 100 {
+		if _, mark := u.read(); mark != 0x101 {
+			t.Errorf("want mark 0x101, got %#x", mark)
+		}
+	}
+
+	end = start()
+	idle()
+	expectMark(t, u, 0x101)
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+	end()
+	if err := q.Run(t.Context(), markAll, func() {}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Run after Close: want os.ErrClosed, got %v", err)
+	}
+	if err := q.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+// TestNetnsRunTicks sees ticks while packets come without a break, on the thread
+// of the handler.
+func TestNetnsRunTicks(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	ns := netnstest.New(t)
+	u := newUDP(t, ns, "127.0.0.1", 1)
+	q := open(t, ns, Config{FailOpen: true})
+	rule{ns: ns}.add(t)
+	var handler, ticker, ticks atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	// Each packet is sent by the handler of the one before: the loop never finds
+	// the queue empty.
+	go func() {
+		done <- q.Run(ctx, func(p *Packet) Verdict {
+			handler.Store(int64(unix.Gettid()))
+			if _, err := u.send.Write([]byte("x")); err != nil {
+				t.Error(err)
+				cancel()
+			}
+			return Verdict{}
+		}, func() {
+			ticker.Store(int64(unix.Gettid()))
+			ticks.Add(1)
+		})
+	}()
+	u.write([]byte("x"))
+	eventually(t, "a packet", func() bool { return handler.Load() != 0 })
+	before := ticks.Load()
+	eventually(t, "busy ticks", func() bool { return ticks.Load() >= before+3 })
+	if handler.Load() != ticker.Load() {
+		t.Errorf("handler on thread %d, tick on %d", handler.Load(), ticker.Load())
+	}
+	cancel() // each packet still sends one: Run must not answer for ever
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("Run did not end")
+	}
+}
+
+// TestNetnsRunGarbage stops the world while the loop's thread is within a raw
+// system call of 15 seconds: the runtime's signal ends it.
+func TestNetnsRunGarbage(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	ns := netnstest.New(t)
+	u := newUDP(t, ns, "127.0.0.1", 1)
+	q := open(t, ns, Config{})
+	const timeout = 15 * time.Second
+	if err := setReceiveTimeout(q.fd, timeout); err != nil {
+		t.Fatal(err)
+	}
+	rule{ns: ns}.add(t)
+	var thread atomic.Int64
+	stop := run(t, q, func(p *Packet) Verdict { thread.Store(int64(unix.Gettid())); return markAll(p) })
+	for range 5 {
+		expectMark(t, u, 0x101)
+		eventually(t, "receive", func() bool { return inReceive(t, int(thread.Load())) })
+		start := time.Now()
+		runtime.GC()
+		if d := time.Since(start); d >= timeout-time.Second {
+			t.Fatalf("the garbage collector waited for the loop, %v", d)
+		}
+	}
+	stop()
+}
+
+// inReceive says whether a thread of this process is within recvmmsg.
+func inReceive(t *testing.T, tid int) bool {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/syscall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.HasPrefix(string(b), strconv.Itoa(unix.SYS_RECVMMSG)+" ")
+}
+
+// TestNetnsRunCut receives into buffers that are too short for a message: the
+// packet goes on without a mark.
+func TestNetnsRunCut(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	ns := netnstest.New(t)
+	u := newUDP(t, ns, "127.0.0.1", 1)
+	q := open(t, ns, Config{})
+	q.bufferSize = 60
+	rule{ns: ns}.add(t)
+	stop := run(t, q, markAll)
+	expectMark(t, u, 1)
+	stop()
+	if s := q.Stats(); s.Malformed != 1 || s.Verdicts != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestNetnsRunAllocates counts the allocations of a packet's way through the
+// loop.
+func TestNetnsRunAllocates(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	ns := netnstest.New(t)
+	u := newUDP(t, ns, "127.0.0.1", 1)
+	q := open(t, ns, Config{})
+	rule{ns: ns}.add(t)
+	l := &loop{q: q, batch: newBatch(q.bufferSize), handle: markAll}
+	b := []byte("x")
+	if n := testing.AllocsPerRun(100, func() {
+		u.write(b)
+		if n, err := l.once(unix.MSG_DONTWAIT); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		l.poll(0)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestNetnsOpenPermission opens a queue from a thread without CAP_NET_ADMIN.
+func TestNetnsOpenPermission(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	ns := netnstest.New(t)
+	err := make(chan error)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine.
+		runtime.LockOSThread()
+		if e := errors.Join(unix.Setns(ns.FD(), unix.CLONE_NEWNET), dropNetAdmin()); e != nil {
+			err <- e
+			return
+		}
+		_, e := Open(Config{Number: testQueue, NetNS: -1})
+		err <- e
+	}()
+	if err := <-err; !errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "CAP_NET_ADMIN") {
+		t.Errorf("want a missing permission, got %v", err)
+	}
+	if queues, err := Kernel(ns.FD()); len(queues) != 0 || err != nil {
+		t.Errorf("queues %v, %v", queues, err)
+	}
+}
+
+// dropNetAdmin takes CAP_NET_ADMIN from the thread.
+func dropNetAdmin() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+	return unix.Capset(&header, &data[0])
+}
