@@ -12,6 +12,10 @@ import (
 // come after.
 func (r *Rules) write(t *table, d *difference, s *Spec) error {
 	full := !t.known
+	if full {
+		// Marks are of no family: this table has missed what was told of them.
+		d.removedDead, d.addedDead = nil, s.Dead
+	}
 	for i := range d.removed {
 		if d.removed[i].Persistent {
 			t.persistent--
