@@ -24,6 +24,14 @@ type Table interface {
 	SetTimeouts(ctx context.Context, t ipvs.Timeouts) error
 }
 
+// Limited is a Table that cannot do all that the kernel's can. What Supports
+// returns an error for, Apply must refuse with that reason and change nothing:
+// Conformance checks this in the place of what the operation is for.
+type Limited interface {
+	Table
+	Supports(op ipvs.Op) error
+}
+
 var (
 	_ Table = (*Fake)(nil)
 	_ Table = (*ipvs.Client)(nil)
@@ -68,6 +76,44 @@ func (s *subject) apply(ops ...ipvs.Op) {
 	if err := s.table.Apply(s.Context(), ops); err != nil {
 		s.Fatalf("Apply: %v", err)
 	}
+}
+
+// supports says whether the table can do all of ops, each of which must be one
+// that the kernel's can. What it cannot do it must refuse; the services that ops
+// are about are there, or added by ops.
+func (s *subject) supports(ops ...ipvs.Op) bool {
+	s.Helper()
+	limited, ok := s.table.(Limited)
+	if !ok {
+		return true
+	}
+	all := true
+	for _, op := range ops {
+		reason := limited.Supports(op)
+		if reason == nil {
+			continue
+		}
+		all = false
+		before := s.text()
+		failed := s.fails(op)
+		if len(failed) != 1 || failed[0].Err.Err.Error() != reason.Error() {
+			s.Errorf("%v %v: want the reason %q, got %v", op.Kind, op.Service.ServiceKey, reason, failed)
+		}
+		if after := s.text(); before != after {
+			s.Errorf("%v %v changed the table\nfrom %s\nto   %s", op.Kind, op.Service.ServiceKey, before, after)
+		}
+	}
+	return all
+}
+
+// text returns the table as text.
+func (s *subject) text() string {
+	s.Helper()
+	table, err := s.table.Table(s.Context())
+	if err != nil {
+		s.Fatalf("Table: %v", err)
+	}
+	return fmt.Sprintf("%+v", table)
 }
 
 // fails executes ops and returns the failures; there must be some.
