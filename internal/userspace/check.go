@@ -46,7 +46,7 @@ func (e *Engine) supportsService(s *ipvs.Service) error {
 		return fmt.Errorf("the userspace engine: no persistence engine %q: %w", s.Persistence.Engine, syscall.ENOENT)
 	case s.FWMark&e.marks.mask != 0:
 		return unsupported(fmt.Errorf("firewall mark %#x has bits of mark_mask %#08x, where real servers are written", s.FWMark, e.marks.mask))
-	case s.Flags&ipvs.FlagOnePacket != 0:
+	case onePacket(s):
 		return unsupported(errors.New("no one-packet scheduling"))
 	}
 	return nil

@@ -69,7 +69,7 @@ func (m *model) find(t *flow.Tuple, mark uint32) *service {
 // the same answer.
 func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	e, in := r.engine, &r.info
-	if svc.Flags&ipvs.FlagOnePacket != 0 && in.Protocol == uint8(ipvs.UDP) {
+	if onePacket(&svc.Service) && in.Protocol == uint8(ipvs.UDP) {
 		return r.once(svc, p)
 	}
 	st := initialState(in.Protocol)
@@ -133,6 +133,12 @@ func (e *Engine) sameFlow(in *packet.Info) *server {
 func (e *Engine) keepsServer(svc *service, before *server) bool {
 	return e.sysctls.connReuseMode == 0 && before != nil && !before.dead && before.service == svc &&
 		!(e.sysctls.expireNodestConn && before.Weight == 0)
+}
+
+// onePacket says whether there may be datagrams that a service schedules one by
+// one. The kernel ignores the flag for other protocols.
+func onePacket(s *ipvs.Service) bool {
+	return s.Flags&ipvs.FlagOnePacket != 0 && (s.FWMark != 0 || s.Protocol == ipvs.UDP)
 }
 
 // once schedules a datagram by itself, which is not counted.

@@ -58,6 +58,9 @@ type Store interface {
 type rules interface {
 	Abilities() ruleset.Abilities
 	Apply(ctx context.Context, s ruleset.Spec) error
+	Intact(ctx context.Context) (bool, error)
+	Templates(ctx context.Context) ([]ruleset.Template, error)
+	DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error
 	Remove(ctx context.Context) error
 	Close() error
 }

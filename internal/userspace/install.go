@@ -91,7 +91,7 @@ func (e *Engine) installServers(svc *service, d *draft) {
 // as flows of it may live.
 func (e *Engine) kill(s *server) {
 	s.service.table.Remove(s.sched)
-	s.dead, s.died = true, e.tick
+	s.dead, s.died, s.forgotten = true, e.tick, false
 	e.model.dead[s.key()] = s
 }
 

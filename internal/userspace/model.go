@@ -53,6 +53,8 @@ type server struct {
 	// dead says that it was deleted; since when, in ticks.
 	dead bool
 	died uint32
+	// forgotten says that the rules have no template of it any more.
+	forgotten bool
 	// flows are the flows of it in the table, however they are counted, templates
 	// the persistence templates.
 	flows, templates int

@@ -48,6 +48,9 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.mu.Lock()
 	e.setTime()
 	e.mu.Unlock()
+	if err := e.restoreTemplates(ctx); err != nil {
+		return err
+	}
 	e.starting = true
 	defer func() { e.starting = false }()
 	for try := 1; ; try++ {
@@ -80,4 +83,22 @@ func (e *Engine) restoreFlow(ev *conntrack.Event) {
 		return
 	}
 	e.model.ids.reserve(id)
+}
+
+// restoreTemplates takes in the templates that the rules kept.
+func (e *Engine) restoreTemplates(ctx context.Context) error {
+	list, err := e.rules.Templates(ctx)
+	if err != nil {
+		return fmt.Errorf("read persistence templates: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range list {
+		s := e.model.server(e.marks.id(t.Mark))
+		if s == nil || s.service.id != t.Service || !s.service.persistent() || t.Expires <= 0 {
+			continue
+		}
+		e.adoptTemplate(s, t.Client, min(t.Expires, s.service.Persistence.Timeout))
+	}
+	return nil
 }

@@ -33,7 +33,7 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	g := &rig{t: t, kernel: newKernel(), rules: &fakeRules{}, store: &fakeStore{}, log: &strings.Builder{}}
+	g := &rig{t: t, kernel: newKernel(), rules: &fakeRules{intact: true}, store: &fakeStore{}, log: &strings.Builder{}}
 	g.start()
 	return g
 }
@@ -284,6 +284,8 @@ type fakeRules struct {
 	spec      ruleset.Spec
 	applied   int
 	abilities ruleset.Abilities
+	templates []ruleset.Template
+	intact    bool
 	// fail is returned by Apply, before is called by it.
 	fail   error
 	before func(ruleset.Spec)
@@ -298,8 +300,19 @@ func (r *fakeRules) Apply(ctx context.Context, s ruleset.Spec) error {
 	if r.fail != nil {
 		return r.fail
 	}
-	r.spec = s
+	r.spec, r.intact = s, true
 	r.applied++
+	return nil
+}
+
+func (r *fakeRules) Intact(context.Context) (bool, error) { return r.intact, nil }
+
+func (r *fakeRules) Templates(context.Context) ([]ruleset.Template, error) { return r.templates, nil }
+
+func (r *fakeRules) DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error {
+	r.templates = slices.DeleteFunc(r.templates, func(t ruleset.Template) bool {
+		return t.Service == service && slices.Contains(marks, t.Mark)
+	})
 	return nil
 }
 

@@ -117,13 +117,21 @@ func (e *Engine) estimate() {
 	}
 }
 
-// maintain repairs the rules where a change failed, and tidies up.
+// maintain repairs the rules where somebody changed them or a change failed, and
+// tidies up.
 func (e *Engine) maintain(ctx context.Context) error {
 	if err := e.lockWrites(ctx); err != nil {
 		return err
 	}
 	defer e.unlockWrites()
-	if e.stale {
+	intact, err := e.rules.Intact(ctx)
+	if err != nil {
+		return err
+	}
+	if !intact || e.stale {
+		if !intact {
+			e.log.Warn("somebody changed the rules of the userspace engine: they are written again")
+		}
 		if err := e.program(ctx, e.current()); err != nil {
 			return err
 		}

@@ -112,8 +112,7 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 		s := &st.services[i]
 		rs := ruleset.Service{
 			ID: s.id, Key: s.ServiceKey,
-			// The kernel ignores it for other protocols.
-			OnePacket:  s.Flags&ipvs.FlagOnePacket != 0 && (s.FWMark != 0 || s.Protocol == ipvs.UDP),
+			OnePacket:  onePacket(&s.Service),
 			Persistent: s.Flags&ipvs.FlagPersistent != 0,
 			Timeout:    s.Persistence.Timeout,
 			Netmask:    s.Persistence.Netmask,

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -111,11 +112,17 @@ func TestTemplateQuiesced(t *testing.T) {
 	if got := g.connectAs(s, "198.51.100.2", 1000); got != one {
 		t.Errorf("another client: want %s, got %s", one, got)
 	}
+	mark := g.engine.marks.of(g.engine.model.services[s.ServiceKey].index[netip.MustParseAddrPort(two)].id)
+	service := g.engine.model.services[s.ServiceKey].id
+	g.rules.templates = []ruleset.Template{{Service: service, Mark: mark, Client: netip.MustParseAddr("198.51.100.1"), Expires: time.Minute}}
 	if _, err := g.engine.SetSysctl(sysctlQuiescent, "1"); err != nil {
 		t.Fatal(err)
 	}
 	if got := g.connectAs(s, "198.51.100.1", 1002); got != one {
 		t.Errorf("with expire_quiescent_template: want %s, got %s", one, got)
+	}
+	if err := g.engine.maintain(t.Context()); err != nil || len(g.rules.templates) != 0 {
+		t.Errorf("templates in the rules: %v, %v", g.rules.templates, err)
 	}
 }
 
@@ -149,6 +156,32 @@ func TestTemplateDeleted(t *testing.T) {
 	}
 	g.apply(add(s, one, 1), add(s, two, 1))
 	g.counts(s.ServiceKey, map[string]string{one: "0/0/0", two: "0/0/0"})
+}
+
+// TestTemplateRestart takes in the templates that the rules have, and the flows
+// of them.
+func TestTemplateRestart(t *testing.T) {
+	g := newRig(t)
+	s := persist(g, 10*time.Minute, ipvs.NetmaskV4(netip.MustParseAddr("255.255.255.0")))
+	g.connectAs(s, "198.51.100.7", 1000) // two
+	svc := g.engine.model.services[s.ServiceKey]
+	g.rules.templates = []ruleset.Template{
+		{Service: svc.id, Client: netip.MustParseAddr("198.51.100.0"), Mark: g.engine.marks.of(svc.index[netip.MustParseAddrPort(two)].id), Expires: time.Minute},
+		{Service: svc.id, Client: netip.MustParseAddr("203.0.113.0"), Mark: g.engine.marks.of(svc.index[netip.MustParseAddrPort(two)].id), Expires: time.Minute},
+		{Service: svc.id, Client: netip.MustParseAddr("203.0.114.0"), Mark: 0xff00, Expires: time.Minute},
+		{Service: svc.id + 1, Client: netip.MustParseAddr("203.0.115.0"), Mark: 0x100, Expires: time.Minute},
+	}
+	g.start()
+	g.counts(s.ServiceKey, map[string]string{one: "0/0/0", two: "1/0/2"})
+	for _, client := range []string{"198.51.100.9", "203.0.113.5"} {
+		if got := g.connectAs(s, client, 3000); got != two {
+			t.Errorf("%s: want %s, got %s", client, two, got)
+		}
+	}
+	// A flow that the rules balanced proves a template.
+	g.kernel.begin(tupleTo(s, "203.0.116.1:1"), g.rules.templates[0].Mark, true)
+	g.pass(time.Second)
+	g.counts(s.ServiceKey, map[string]string{one: "0/0/0", two: "4/0/3"})
 }
 
 // TestTemplateShared has two services that keep clients apart.

@@ -7,14 +7,24 @@ import (
 	"github.com/lbd-project/lbd/internal/conntrack"
 )
 
-// tidy does what follows from deleted real servers: with expire_nodest_conn their
-// flows go from conntrack. What fails is tried again by the next tidy. The write
-// lock is held.
+// tidy does what follows from deleted and quiesced real servers: templates that
+// lead to them go from the rules, and with expire_nodest_conn their flows go from
+// conntrack. What fails is tried again by the next tidy. The write lock is held.
 func (e *Engine) tidy(ctx context.Context) {
 	for _, s := range e.model.dead {
+		if s.service.persistent() && !s.forgotten {
+			err := e.rules.DeleteTemplates(ctx, s.service.id, e.marks.of(s.id))
+			if err != nil {
+				e.log.Warn("delete persistence templates of a deleted real server", "service", s.service.ServiceKey, "real_server", s.Address, "err", err)
+			}
+			s.forgotten = err == nil
+		}
 		if e.sysctls.expireNodestConn {
 			e.expireNodest(ctx, s)
 		}
+	}
+	if e.sysctls.expireQuiescentTemplate {
+		e.expireQuiescent(ctx)
 	}
 }
 
@@ -40,6 +50,30 @@ func (e *Engine) expireNodest(ctx context.Context, s *server) {
 	err := e.table.Delete(ctx, conntrack.Filter{Mark: e.marks.of(s.id), MarkMask: e.marks.mask})
 	if err != nil {
 		e.log.Warn("end the connections of a deleted real server", "service", s.service.ServiceKey, "real_server", s.Address, "err", err)
+	}
+}
+
+// expireQuiescent deletes the rules' templates of real servers with weight 0.
+// Those of the engine are looked at when they are used.
+func (e *Engine) expireQuiescent(ctx context.Context) {
+	for _, svc := range e.model.services {
+		if !svc.persistent() {
+			continue
+		}
+		for _, s := range svc.servers {
+			if s.Weight != 0 {
+				s.forgotten = false
+				continue
+			}
+			if s.forgotten {
+				continue
+			}
+			err := e.rules.DeleteTemplates(ctx, svc.id, e.marks.of(s.id))
+			if err != nil {
+				e.log.Warn("delete persistence templates of a quiesced real server", "service", svc.ServiceKey, "real_server", s.Address, "err", err)
+			}
+			s.forgotten = err == nil
+		}
 	}
 }
 
