@@ -64,6 +64,7 @@ func (d *decoder) decode(fields map[string]json.RawMessage, uptime time.Duration
 	}{
 		{"netns", d.netns},
 		{"engine", d.engine},
+		{"marks", d.marks},
 		{"owned", d.owned},
 		{"health", d.health},
 		{"order", d.order},
@@ -127,6 +128,15 @@ func (d *decoder) netns(raw json.RawMessage) {
 
 func (d *decoder) engine(raw json.RawMessage) {
 	d.memory.Engine, _ = decodeInto[string](d, "engine", raw)
+}
+
+func (d *decoder) marks(raw json.RawMessage) {
+	m, _ := decodeInto[marksJSON](d, "marks", raw)
+	if m.Queues < 0 || m.Queues > 1<<16-int(m.Queue) {
+		d.warn("marks: no %d queues from %d", m.Queues, m.Queue)
+		return
+	}
+	d.memory.Marks = Marks(m)
 }
 
 func (d *decoder) owned(raw json.RawMessage) {

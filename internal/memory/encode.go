@@ -31,6 +31,7 @@ type document struct {
 	header
 	NetNS    string                           `json:"netns"`
 	Engine   string                           `json:"engine"`
+	Marks    marksJSON                        `json:"marks"`
 	Owned    []string                         `json:"owned"`
 	Health   map[string]map[string]healthJSON `json:"health"`
 	Order    map[string][]netip.AddrPort      `json:"order"`
@@ -38,6 +39,13 @@ type document struct {
 	Sysctls  map[string]int                   `json:"sysctls"`
 	Timeouts timeoutsJSON                     `json:"timeouts"`
 	VIPs     []vipJSON                        `json:"vips"`
+}
+
+type marksJSON struct {
+	Mask   uint32 `json:"mask"`
+	State  uint32 `json:"state"`
+	Queue  uint16 `json:"queue"`
+	Queues int    `json:"queues"`
 }
 
 type healthJSON struct {
@@ -88,7 +96,7 @@ type destinationJSON struct {
 func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, error) {
 	h.Version = version
 	d := document{
-		header: h, NetNS: m.NetNS, Engine: m.Engine, Sysctls: m.Sysctls,
+		header: h, NetNS: m.NetNS, Engine: m.Engine, Marks: marksJSON(m.Marks), Sysctls: m.Sysctls,
 		Owned:  []string{},
 		Health: make(map[string]map[string]healthJSON),
 		Order:  make(map[string][]netip.AddrPort, len(m.Order)),

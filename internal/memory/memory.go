@@ -15,6 +15,9 @@ type Memory struct {
 	// Engine is the engine that holds the services, as in the configuration;
 	// empty for the kernel, which an lbd before the userspace engine used.
 	Engine string
+	// Marks are those that the userspace engine's rules use; zero for another
+	// engine.
+	Marks Marks
 	// Owned are the services that lbd has called its own.
 	Owned map[ipvs.ServiceKey]struct{}
 	// Health is the last decision about each checked real server.
@@ -32,6 +35,16 @@ type Memory struct {
 	Timeouts ipvs.Timeouts
 	// VIPs are the addresses that lbd added.
 	VIPs map[VIP]struct{}
+}
+
+// Marks are the bits of packet and connection marks that an engine writes, and
+// the queues that its rules name.
+type Marks struct {
+	// Mask names a real server, State is of connection marks alone.
+	Mask, State uint32
+	// Queue is the number of the first queue, Queues how many there are.
+	Queue  uint16
+	Queues int
 }
 
 // Health is the state of a checked real server.

@@ -97,7 +97,7 @@ func dest(k ipvs.ServiceKey, address string) ipvs.DestinationKey {
 func full() Memory {
 	web, web6, mark := tcp("192.0.2.10:80"), tcp("[2001:db8::10]:80"), ipvs.MarkService(ipvs.IPv6, 7)
 	return Memory{
-		NetNS: "blue", Engine: "userspace",
+		NetNS: "blue", Engine: "userspace", Marks: Marks{Mask: 0x0fffff00, State: 0xf0000000, Queue: 100, Queues: 2},
 		Owned: map[ipvs.ServiceKey]struct{}{web: {}, web6: {}, mark: {}},
 		Health: map[ipvs.DestinationKey]Health{
 			dest(web, "10.0.0.1:80"):         {Down: true, For: time.Minute},
