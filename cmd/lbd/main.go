@@ -31,13 +31,14 @@ const usage = `usage: lbd [--config FILE] [--run-dir DIR] [--log-level LEVEL]
        lbd --clear [--run-dir DIR]
        lbd --version
 
-Balances connections over real servers through the kernel's IPVS.
+Balances connections over real servers through the kernel's IPVS, or by itself
+where the kernel has none.
 
   -c, --config FILE      configuration (default /etc/lbd/lbd.yaml)
       --run-dir DIR      what lbd remembers of the table (default /run/lbd)
       --check FILE       check a configuration, print every error and exit
-      --clear            remove what a dead lbd left in the table, on interfaces
-                         and in sysctls
+      --clear            remove what a dead lbd left: the table, addresses, rules
+                         and sysctls
       --log-level LEVEL  debug, info, warn or error (default info)
       --version          print the version and exit
   -h, --help             print this help and exit

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -33,7 +34,7 @@ func (o *owner) clear(ctx context.Context) error {
 	}
 	if err == nil {
 		o.log.Info("cleared", "changes", len(report.Changes))
-		o.mem.engine = ""
+		o.mem.engine, o.mem.marks = "", memory.Marks{}
 	}
 	return errors.Join(err, o.remember())
 }

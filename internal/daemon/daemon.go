@@ -85,6 +85,7 @@ func assemble(p parts) (*Daemon, error) {
 		log:         p.log,
 		engine:      p.engine,
 		clearEngine: p.clear,
+		repairs:     p.repairs,
 		host:        p.host,
 		store:       p.store,
 		notifier:    p.notifier,
@@ -98,7 +99,7 @@ func assemble(p parts) (*Daemon, error) {
 	}
 	o.mem, o.since = recall(p.mem, d.started)
 	o.mem.netns = p.loaded.NetNS
-	o.mem.bind(p.name)
+	o.mem.bind(p.name, p.loaded.Userspace)
 	o.reconciler = &reconcile.Reconciler{Claim: o.own, Logger: p.log}
 	o.monitor = healthcheck.New(healthcheck.Options{
 		Env:    p.env,

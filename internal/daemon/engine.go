@@ -27,6 +27,9 @@ type opened struct {
 	run func(context.Context) error
 	// warnings are what a person should know of it now.
 	warnings func() []string
+	// repairs counts what somebody else changed and the engine repaired, where it
+	// is not the table.
+	repairs func() uint64
 	// check says what it cannot do of a configuration on this host.
 	check func(*config.Config) []string
 	// clear removes all that is left of it on the host once its table is empty.

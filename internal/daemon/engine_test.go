@@ -9,12 +9,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -127,12 +129,12 @@ func TestLedgerBound(t *testing.T) {
 		}
 	}
 	l := ledger{owned: owned, sysctls: map[string]int{"conntrack": 0}}
-	l.bind(config.EngineKernel)
+	l.bind(config.EngineKernel, config.Userspace{})
 	if len(l.owned) != 1 {
 		t.Error("the services of the same engine are forgotten")
 	}
-	l.bind(config.EngineUserspace)
-	if len(l.owned)+len(l.sysctls) != 0 || l.engine != config.EngineUserspace {
+	l.bind(config.EngineUserspace, config.Userspace{MarkMask: 0xff00, CTStateMask: 3, QueueBase: 7, Queues: 2})
+	if len(l.owned)+len(l.sysctls) != 0 || l.engine != config.EngineUserspace || l.marks != (memory.Marks{Mask: 0xff00, State: 3, Queue: 7, Queues: 2}) {
 		t.Errorf("what went with the module is still owned: %+v", l)
 	}
 }
@@ -164,6 +166,7 @@ func TestEngineTask(t *testing.T) {
 		r.name = config.EngineUserspace
 		fail := make(chan error)
 		var cleared int
+		var repairs atomic.Uint64
 		r.equip = func(o *opened) {
 			o.version = "native queue"
 			o.run = func(ctx context.Context) error {
@@ -178,6 +181,7 @@ func TestEngineTask(t *testing.T) {
 			o.check = func(c *config.Config) []string {
 				return []string{fmt.Sprintf("no route to %d services", len(c.VirtualServices))}
 			}
+			o.repairs = repairs.Load
 			o.clear = func(context.Context) error {
 				if table, err := r.table.Table(t.Context()); err != nil || len(table) != 0 {
 					t.Errorf("cleared before its services: %v, %v", table, err)
@@ -190,6 +194,11 @@ func TestEngineTask(t *testing.T) {
 		st := p.mustStatus()
 		if st.Engine != "userspace" || st.EngineVersion != "native queue" || !slices.Contains(st.Warnings, "the queue is full") {
 			t.Errorf("status: want the engine and its warning, got %+v", st)
+		}
+		repairs.Store(3)
+		after(time.Minute)
+		if got := p.mustStatus().Sync; got.Drift != 3 || got.LastDrift != "changed the rules of the engine" {
+			t.Errorf("drift: want 3 repairs of the engine, got %+v", got)
 		}
 		rep, err := p.Check(t.Context(), api.File{Name: "x.yaml", Content: goodFile})
 		if want := []string{"no route to 1 services"}; err != nil || !slices.Equal(want, rep.HostErrors) {

@@ -19,6 +19,8 @@ type ledger struct {
 	netns string
 	// engine holds the services; empty for the kernel.
 	engine config.Engine
+	// marks are those of its rules; zero for the kernel.
+	marks memory.Marks
 	// owned are the services that lbd has called its own.
 	owned map[ipvs.ServiceKey]struct{}
 	// health is the last decision about each checked server.
@@ -41,6 +43,7 @@ func (l *ledger) clone() *ledger {
 	return &ledger{
 		netns:    l.netns,
 		engine:   l.engine,
+		marks:    l.marks,
 		owned:    cloneMap(l.owned),
 		health:   cloneMap(l.health),
 		drains:   slices.Clone(l.drains),
@@ -53,7 +56,7 @@ func (l *ledger) clone() *ledger {
 
 // equal reports whether both say the same.
 func (l *ledger) equal(o *ledger) bool {
-	return l.netns == o.netns && l.engine == o.engine &&
+	return l.netns == o.netns && l.engine == o.engine && l.marks == o.marks &&
 		maps.Equal(l.owned, o.owned) &&
 		maps.Equal(l.health, o.health) &&
 		slices.Equal(l.drains, o.drains) &&
@@ -83,11 +86,14 @@ func (l *ledger) bound() config.Engine {
 
 // bind makes the ledger one of an engine. What another one had is gone: choose
 // has seen to it.
-func (l *ledger) bind(e config.Engine) {
+func (l *ledger) bind(e config.Engine, u config.Userspace) {
 	if b := l.bound(); b != "" && b != e {
 		l.owned, l.sysctls, l.timeouts = map[ipvs.ServiceKey]struct{}{}, map[string]int{}, ipvs.Timeouts{}
 	}
-	l.engine = e
+	l.engine, l.marks = e, memory.Marks{}
+	if e == config.EngineUserspace {
+		l.marks = marksOf(u)
+	}
 }
 
 // memory returns the ledger as it is stored at now. states says since when each
@@ -96,6 +102,7 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 	m := memory.Memory{
 		NetNS:    l.netns,
 		Engine:   string(l.engine),
+		Marks:    l.marks,
 		Owned:    cloneMap(l.owned),
 		Health:   make(map[ipvs.DestinationKey]memory.Health, len(l.health)),
 		Order:    cloneMap(l.order),
@@ -128,6 +135,7 @@ func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]si
 	l := &ledger{
 		netns:    m.NetNS,
 		engine:   config.Engine(m.Engine),
+		marks:    m.Marks,
 		owned:    cloneMap(m.Owned),
 		health:   make(fleet.Health, len(m.Health)),
 		order:    cloneMap(m.Order),

@@ -44,11 +44,15 @@ type owner struct {
 	// clearEngine removes what is left of the engine without services; it may be
 	// nil.
 	clearEngine func(context.Context) error
-	host        Host
-	store       Store
-	monitor     *healthcheck.Monitor
-	mirror      *mirror
-	notifier    *notifier
+	// repairs counts the engine's own repairs, repaired is what has been reported;
+	// repairs may be nil.
+	repairs  func() uint64
+	repaired uint64
+	host     Host
+	store    Store
+	monitor  *healthcheck.Monitor
+	mirror   *mirror
+	notifier *notifier
 
 	// requests run on the owner's goroutine.
 	requests chan func(context.Context)

@@ -72,7 +72,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	m, err := openMachine(ctx, cfg.NetNS, wish{
 		engine: cfg.Engine, bound: l.bound(), kernel: openKernel,
-		userspace: openUserspace(cfg.Userspace, store.EngineFile(), o.Logger),
+		userspace: openUserspace(cfg.Userspace, l.marks, store.EngineFile(), o.Logger),
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped, before there was anything to stop
@@ -154,7 +154,7 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 	defer joinClose(&err, ns)
 	switch m, err := openMachine(ctx, o.mem.netns, wish{
 		engine: cmp.Or(o.mem.engine, config.EngineKernel), kernel: openKernel,
-		userspace: reopenUserspace(store.EngineFile(), log),
+		userspace: reopenUserspace(o.mem.marks, store.EngineFile(), log),
 	}); {
 	case errors.Is(err, ipvs.ErrNotAvailable):
 		// The table is gone with the module; addresses are not.

@@ -85,6 +85,7 @@ func (o *owner) finish(report reconcile.Report, err error) {
 	if more := len(report.Drift) - maxDriftLines; more > 0 {
 		o.log.Warn("somebody else changed more of the table, repaired", "changes", more)
 	}
+	o.noteRepairs(now)
 	o.noteOutcome(err, now)
 	o.noteDrains(report, err, now)
 	if o.fleet != nil {
@@ -100,6 +101,19 @@ func (o *owner) finish(report reconcile.Report, err error) {
 	if err == nil {
 		closeOnce(o.synced)
 	}
+}
+
+// noteRepairs adds what the engine repaired of its own. It has logged it.
+func (o *owner) noteRepairs(now time.Time) {
+	if o.repairs == nil {
+		return
+	}
+	n := o.repairs()
+	if n > o.repaired {
+		o.sync.drift += n - o.repaired
+		o.sync.lastDrift, o.sync.lastDriftTime = "changed the rules of the engine", now
+	}
+	o.repaired = n
 }
 
 // noteOutcome keeps the error and logs when it comes, changes and goes.
