@@ -142,7 +142,7 @@ func handles(t *testing.T, r *Rules) []string {
 
 // nft runs the nft command in the namespace of r: with arguments, or with one
 // piece of its language.
-func nft(t *testing.T, r *Rules, args ...string) string {
+func nft(t testing.TB, r *Rules, args ...string) string {
 	t.Helper()
 	out, err := inNamespace(r.opts.NetNS, exec.Command("nft", args...))
 	if err != nil {

@@ -24,8 +24,12 @@ func (r *Rules) Intact(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if now == r.generation {
+	if now == r.generation && !r.unsure {
 		return true, nil
+	}
+	settled, err := r.settle(now)
+	if err != nil || settled || !r.unsure {
+		return err == nil, err
 	}
 	for _, t := range r.tables {
 		if !t.known {
@@ -45,28 +49,51 @@ func (r *Rules) Intact(ctx context.Context) (bool, error) {
 			return false, nil
 		}
 	}
+	r.generation, r.unsure = now, false
+	return true, nil
+}
+
+// settle hears what others changed up to a generation. It returns whether that is
+// known, and was not about lbd's tables; with unsure set the tables must be read.
+// With neither, the last transaction was not told to its end yet.
+func (r *Rules) settle(now uint32) (bool, error) {
+	touched, err := r.heard.drain(r.opts.Name)
+	if err != nil {
+		return false, err
+	}
+	r.unsure = r.unsure || touched
+	if r.unsure || r.heard.last != now {
+		return false, nil
+	}
 	r.generation = now
 	return true, nil
 }
 
-// commit sends the transaction and notes the generation that it made. Another
-// program's transaction in between leaves an older one noted, so that Intact
-// looks.
+// commit sends the transaction and notes the generation that it made. What others
+// did just before or in between makes Intact read the tables.
 func (r *Rules) commit() error {
 	before, err := r.watch.generation()
+	if err == nil && before != r.generation {
+		var settled bool
+		settled, err = r.settle(before)
+		r.unsure = r.unsure || !settled
+	}
+	if err == nil {
+		err = r.heard.leave()
+	}
 	if err != nil {
 		return errors.Join(err, r.abandon())
 	}
-	if err := r.send(); err != nil {
+	err = errors.Join(r.send(), r.heard.join())
+	if err != nil {
 		return err
 	}
 	after, err := r.watch.generation()
 	if err != nil {
 		return err
 	}
-	if before == r.generation && after-before <= 1 {
-		r.generation = after
-	}
+	r.generation = after
+	r.unsure = r.unsure || after-before > 1
 	return nil
 }
 

@@ -92,6 +92,14 @@ func BenchmarkNetnsIntact(b *testing.B) {
 			}
 		})
 	}
+	if _, err := r.Intact(b.Context()); err != nil {
+		b.Fatal(err)
+	}
 	run("unchanged", func() {})
-	run("changed by others", func() { r.generation-- })
+	run("changed by others", func() {
+		b.StopTimer()
+		nft(b, r, "add table ip other; delete table ip other")
+		b.StartTimer()
+	})
+	run("unsure", func() { r.unsure = true })
 }

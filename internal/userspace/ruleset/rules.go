@@ -29,9 +29,11 @@ type Rules struct {
 	nft   *nftables.Conn
 	link  *netlink.Conn // of nft
 	watch *watch
-	// generation is the kernel's after our last transaction, if no other came
-	// between since the tables were last known to be right.
+	heard *listener
+	// generation is the kernel's after our last transaction, or a later one that
+	// was not about our tables. unsure is set once it may have been.
 	generation uint32
+	unsure     bool
 	tables     []*table // IPv4, IPv6
 	flush      func(*nftables.Conn) error
 	// last is what was applied, and names what is taken in it. Both are empty
@@ -59,8 +61,11 @@ func open(ctx context.Context, o Options, flush func(*nftables.Conn) error) (*Ru
 	if r.watch, err = openWatch(o.NetNS); err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
+	if r.heard, err = openListener(o.NetNS); err != nil {
+		return nil, errors.Join(fmt.Errorf("open nftables: %w", err), r.watch.close())
+	}
 	if err := r.dial(); err != nil {
-		return nil, errors.Join(err, r.watch.close())
+		return nil, errors.Join(err, r.watch.close(), r.heard.close())
 	}
 	if err := r.discover(); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -105,7 +110,9 @@ func (r *Rules) send() error {
 }
 
 // Close closes the connection to the kernel. The tables stay.
-func (r *Rules) Close() error { return errors.Join(r.nft.CloseLasting(), r.watch.close()) }
+func (r *Rules) Close() error {
+	return errors.Join(r.nft.CloseLasting(), r.watch.close(), r.heard.close())
+}
 
 // Abilities returns what the host can do.
 func (r *Rules) Abilities() Abilities { return r.able }

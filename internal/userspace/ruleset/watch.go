@@ -24,27 +24,33 @@ type watch struct {
 // does.
 const receiveTimeout = 5 * time.Second
 
-// openWatch opens a netlink socket in the namespace of a descriptor, or in the
-// thread's where that is 0 or less.
 func openWatch(netns int) (*watch, error) {
-	w := &watch{fd: -1}
-	open := func() (err error) {
-		w.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
-		if err != nil {
-			return os.NewSyscallError("socket", err)
-		}
-		tv := unix.NsecToTimeval(receiveTimeout.Nanoseconds())
-		return os.NewSyscallError("setsockopt", unix.SetsockoptTimeval(w.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
-	}
-	if netns <= 0 {
-		return w, open()
-	}
-	ns, err := sysnet.OpenNamespace(fmt.Sprintf("/proc/self/fd/%d", netns))
+	fd, err := openSocket(netns)
 	if err != nil {
 		return nil, err
 	}
+	tv := unix.NsecToTimeval(receiveTimeout.Nanoseconds())
+	return &watch{fd: fd}, os.NewSyscallError("setsockopt", unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+}
+
+// openSocket opens a netlink socket in the namespace of a descriptor, or in the
+// thread's where that is 0 or less.
+func openSocket(netns int) (fd int, err error) {
+	open := func() error {
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+		return os.NewSyscallError("socket", err)
+	}
+	if netns <= 0 {
+		err = open()
+		return fd, err
+	}
+	ns, err := sysnet.OpenNamespace(fmt.Sprintf("/proc/self/fd/%d", netns))
+	if err != nil {
+		return -1, err
+	}
 	defer ns.Close()
-	return w, ns.Do(open)
+	err = ns.Do(open)
+	return fd, err
 }
 
 func (w *watch) close() error { return os.NewSyscallError("close", unix.Close(w.fd)) }
