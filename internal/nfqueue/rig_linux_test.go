@@ -79,6 +79,22 @@ func (r rule) add(t testing.TB) (remove func()) {
 	}
 }
 
+// keep adds an empty chain to the rule's hook, behind the rule's.
+func (r rule) keep(t testing.TB) {
+	t.Helper()
+	c, err := nftables.New(nftables.WithNetNSFd(r.ns.FD()))
+	if err != nil {
+		t.Fatalf("open nftables: %v", err)
+	}
+	c.AddChain(&nftables.Chain{
+		Table: c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "keep"}), Name: "keep",
+		Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRef(0),
+	})
+	if err := c.Flush(); err != nil {
+		t.Fatalf("add chain: %v", err)
+	}
+}
+
 func (r rule) target() expr.Any {
 	if r.native {
 		q := &expr.Queue{Num: testQueue, Total: r.queues}
