@@ -22,8 +22,9 @@
 //
 //   - Who emits. With net.netfilter.nf_conntrack_events=0 exactly the flows with
 //     "ct event set". With 1 all flows; ours then make a New too, since the change
-//     of the mark is noted. With 2, the default, a flow that began while nobody
-//     listened never makes an event, whatever is set.
+//     of the mark is noted. With 2, the default, a flow that began while nobody on
+//     the machine listened, in whatever namespace, never makes an event, whatever
+//     is set.
 //   - Joining a group loads nf_conntrack_netlink but does not wait for it;
 //     OpenEvents does.
 //   - Order. A SYN that finds its tuple in TIME_WAIT makes the kernel delete the

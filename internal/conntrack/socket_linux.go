@@ -47,10 +47,8 @@ func (s *socket) close() { unix.Close(s.fd) }
 // not be used again.
 var errUndone = errors.New("exchange not done")
 
-// exchange sends a request and gives its answers to each, until the last: an
-// NLMSG_DONE or an NLMSG_ERROR, which becomes the returned error unless it is an
-// acknowledgement. An error of each is remembered while the answers are read to
-// the end. interrupted says that an answer had NLM_F_DUMP_INTR.
+// exchange sends a request and gives its answers to each. interrupted is that of
+// the answers. The error matches errUndone where the last answer did not come.
 func (s *socket) exchange(ctx context.Context, req []byte, each func(*message) error) (interrupted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -58,32 +56,17 @@ func (s *socket) exchange(ctx context.Context, req []byte, each func(*message) e
 	if err := unix.Sendto(s.fd, req, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return false, errors.Join(hint(os.NewSyscallError("sendto", err)), errUndone)
 	}
-	var failed error
-	var m message // One for all: each makes it escape.
-	for {
+	a := answers{seq: s.seq, each: each}
+	for last := false; !last; {
 		b, err := s.receive(ctx)
-		if err != nil {
-			return interrupted, errors.Join(err, failed, errUndone)
+		if err == nil {
+			last, err = a.take(b)
 		}
-		for len(b) > 0 {
-			if m, b, err = nextMessage(b); err != nil {
-				return interrupted, errors.Join(err, failed, errUndone)
-			}
-			if m.Seq != s.seq || m.Type == nlmsgNoop {
-				continue
-			}
-			interrupted = interrupted || m.Flags&flagDumpIntr != 0
-			if m.Type == nlmsgDone || m.Type == nlmsgError {
-				if err := m.errno(); err != nil {
-					failed = err
-				}
-				return interrupted, failed
-			}
-			if failed == nil && each != nil {
-				failed = each(&m)
-			}
+		if err != nil {
+			return a.interrupted, errors.Join(err, a.failed, errUndone)
 		}
 	}
+	return a.interrupted, a.failed
 }
 
 // receive returns one datagram of the kernel's.

@@ -22,7 +22,7 @@ const (
 
 	subsysConntrack = 1 << 8 // NFNL_SUBSYS_CTNETLINK, in the type's high byte
 
-	msgNew         = subsysConntrack | 0 // IPCTNL_MSG_CT_NEW
+	msgNew         = subsysConntrack     // IPCTNL_MSG_CT_NEW, 0
 	msgGet         = subsysConntrack | 1 // IPCTNL_MSG_CT_GET
 	msgDelete      = subsysConntrack | 2 // IPCTNL_MSG_CT_DELETE
 	msgGetStatsCPU = subsysConntrack | 4 // IPCTNL_MSG_CT_GET_STATS_CPU
