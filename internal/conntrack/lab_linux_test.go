@@ -28,9 +28,8 @@ const (
 // lab is a client, a balancer and a real server. The real server's way back
 // leads through the balancer.
 type lab struct {
-	t                    testing.TB
-	client, lb, server   *netnstest.NS
-	serverAddr, vipAddrs []string
+	t                  testing.TB
+	client, lb, server *netnstest.NS
 }
 
 func newLab(t testing.TB) *lab {
@@ -116,7 +115,7 @@ func ruleset(statements string) string {
 table inet lab {
 	chain fin {
 		type filter hook prerouting priority -139
-		meta l4proto tcp tcp flags & (fin | rst) != 0 ct mark 0x100 ct mark set 0x10000100
+		meta l4proto tcp tcp flags & (fin | rst) != 0 ct mark & 0x10000100 == 0x100 ct mark set ct mark | 0x10000000
 	}
 	chain pre {
 		type nat hook prerouting priority -100
