@@ -45,6 +45,9 @@ type Options struct {
 	Logger *slog.Logger
 	// RulesName is the name of the nftables tables; empty for "lbd".
 	RulesName string
+
+	// eventBuffer is the size of the socket for events, 0 for the usual.
+	eventBuffer int
 }
 
 // Store keeps the engine's state over restarts of the program, within one boot.

@@ -28,7 +28,10 @@ type lab struct {
 	servers          []*labServer
 	engine           *Engine
 	store            *fakeStore
-	stop             func()
+	// eventBuffer is the size of the socket for events, 0 for the usual.
+	eventBuffer int
+	// stop ends and closes the engine, stopRunning ends it alone.
+	stop, stopRunning func()
 }
 
 // labServer answers with its name: to a TCP connection at once, which it then
@@ -131,7 +134,7 @@ func (l *lab) options() Options {
 	ns := l.balancer
 	return Options{
 		NetNS: ns.FD(), Enter: ns.Do, QueueBase: 100, FailOpen: true, Store: l.store,
-		Logger: slog.New(slog.NewTextHandler(testWriter{l.t}, nil)),
+		Logger: slog.New(slog.NewTextHandler(testWriter{l.t}, nil)), eventBuffer: l.eventBuffer,
 	}
 }
 
@@ -153,7 +156,7 @@ func (l *lab) open() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	l.stop = sync.OnceFunc(func() {
+	l.stopRunning = sync.OnceFunc(func() {
 		cancel()
 		select {
 		case err := <-ended:
@@ -163,6 +166,9 @@ func (l *lab) open() {
 		case <-time.After(20 * time.Second):
 			l.t.Errorf("Run does not end")
 		}
+	})
+	l.stop = sync.OnceFunc(func() {
+		l.stopRunning()
 		if err := e.Close(); err != nil {
 			l.t.Errorf("Close: %v", err)
 		}
@@ -203,6 +209,7 @@ func (s *labServer) at(f ipvs.Family) string {
 type conn struct {
 	net.Conn
 	server string
+	pings  int
 }
 
 // dial connects from a namespace and reads the server's name.
@@ -249,17 +256,23 @@ func (l *lab) connectFrom(from *netnstest.NS, svc ipvs.Service, n int) ([]*conn,
 	return conns, got
 }
 
-// alive checks that a connection still carries data, to the same server.
+// alive checks that a connection still carries data, which the server sends
+// back.
 func (c *conn) alive() error {
-	if _, err := c.Write([]byte("ping")); err != nil {
+	c.pings++
+	ping := fmt.Sprintf("%04d", c.pings)
+	if _, err := io.WriteString(c, ping); err != nil {
 		return err
 	}
-	if err := c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(3 * time.Second)); err != nil {
 		return err
 	}
-	b := make([]byte, 4)
-	_, err := io.ReadFull(c, b)
-	return err
+	for b := make([]byte, 4); string(b) != ping; { // earlier ones may come late
+		if _, err := io.ReadFull(c, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ask sends a datagram from the client's port, 0 for any, and returns the answer.

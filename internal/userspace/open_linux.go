@@ -68,7 +68,7 @@ func (e *Engine) open(ctx context.Context) error {
 	// Flows that begin or end from here on make events, which are looked at after
 	// the dump.
 	events, err := conntrack.OpenEvents(conntrack.EventConfig{
-		NetNS: e.opt.NetNS, Groups: conntrack.News | conntrack.Updates | conntrack.Destroys,
+		NetNS: e.opt.NetNS, ReadBuffer: e.opt.eventBuffer, Groups: conntrack.News | conntrack.Updates | conntrack.Destroys,
 	})
 	if err != nil {
 		return err
