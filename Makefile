@@ -72,12 +72,15 @@ bench-apply: deps build $(BIN)/bench-apply $(BIN)/vmrun ## time a large table ag
 		$(BIN)/bench-apply
 
 bench-userspace: DEBS += $(BENCH_DEBS)
-bench-userspace: deps build $(BIN)/bench-userspace $(LOAD) ## compare the userspace engine with NAT, HAProxy, nginx
-	$(BIN)/bench-userspace
+bench-userspace: deps build $(BIN)/bench-userspace $(LOAD) $(BIN)/vmrun ## compare the userspace engine with NAT, HAProxy, nginx, IPVS
+	@status=0; $(BIN)/bench-userspace || status=1; \
+	LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd $(LOAD:%=-file %) -tool nft -tool conntrack \
+		$(BIN)/bench-userspace -contenders lbd,ipvs -metrics requests -rounds 5 -time 5s || status=1; exit $$status
 
 bench-headline: deps build $(BIN)/bench-headline $(LOAD) $(BIN)/vmrun ## show what least connection is worth, on both engines
-	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd $(LOAD:%=-file %) \
-		$(BIN)/bench-headline -engine kernel -slow 10 -requests 3000
+	@status=0; $(BIN)/bench-headline || status=1; \
+	LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd $(LOAD:%=-file %) \
+		$(BIN)/bench-headline -engine kernel -slow 10 -requests 3000 || status=1; exit $$status
 
 bench-sched: $(BIN)/bench-sched ## time the schedulers beside plain scans
 	$(BIN)/bench-sched
