@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lbd-project/lbd/internal/bench/rig"
+	"github.com/lbd-project/lbd/internal/e2e"
+	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
 func TestParseFlags(t *testing.T) {
@@ -48,5 +52,41 @@ func TestShare(t *testing.T) {
 	o := &rig.Outcome{Servers: map[string]uint64{"A": 10, "C": 3}}
 	if got := share(o); got != "10/0/3" {
 		t.Errorf("want 10/0/3, got %s", got)
+	}
+}
+
+// TestNetnsPlay has round robin use all servers alike, and least connection the
+// fast ones more.
+func TestNetnsPlay(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	dir := t.TempDir()
+	rig.Build(t.Context(), t, "../load", dir)
+	lbd, _, err := e2e.Programs(t.Context(), t.TempDir())
+	if err == nil {
+		err = os.Symlink(lbd, filepath.Join(dir, "lbd"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{engine: "userspace", slow: 1, requests: 600, clients: 150, bin: dir}
+	for _, s := range schedulers() {
+		switch s.label {
+		case labelRR:
+			out, err := o.play(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := share(out); got != "200/200/200" {
+				t.Errorf("rr: want 200/200/200, got %s", got)
+			}
+		case labelLC:
+			out, err := o.play(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, b, c := out.Servers["A"], out.Servers["B"], out.Servers["C"]; !(a > b && b > c && a+b+c == 600) {
+				t.Errorf("lc: want 600 requests, the faster the more, got %d/%d/%d", a, b, c)
+			}
+		}
 	}
 }

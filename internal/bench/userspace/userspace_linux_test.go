@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lbd-project/lbd/internal/bench/rig"
+	"github.com/lbd-project/lbd/internal/e2e"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
@@ -91,6 +94,34 @@ func TestNetnsLimit(t *testing.T) {
 	for _, want := range []string{"round 2 requests:  limit ", "round 2 up:  limit ", "\nlimit ", "\nrouting "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in\n%s", want, &out)
+		}
+	}
+}
+
+// TestNetnsLBD plays a short round with the userspace engine.
+func TestNetnsLBD(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	dir := t.TempDir()
+	rig.Build(t.Context(), t, "../load", dir)
+	lbd, _, err := e2e.Programs(t.Context(), t.TempDir())
+	if err == nil {
+		err = os.Symlink(lbd, filepath.Join(dir, "lbd"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{rounds: 1, time: 100 * time.Millisecond, contenders: []string{nameLBD, nameLimit}, metrics: metricNames(), bin: dir}
+	tr := &trial{options: o, out: new(bytes.Buffer)}
+	if err := e2e.WithHost(func(h *e2e.Host) error { return tr.play(t.Context(), h) }); err != nil {
+		t.Fatal(err)
+	}
+	results := tr.results()
+	if len(results) != 4 {
+		t.Errorf("want 4 results in units of the limit, got %+v", results)
+	}
+	for _, r := range results {
+		if !(r.Value > 0) {
+			t.Errorf("%s: want more than 0, got %g", r.Name, r.Value)
 		}
 	}
 }
