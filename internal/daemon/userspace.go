@@ -63,7 +63,7 @@ func openEngine(ctx context.Context, p place, o userspace.Options) (*opened, err
 		version: e.Describe(),
 		sysctls: engineSysctls{e},
 		threads: o.Queues,
-		run:     e.Run, warnings: e.Warnings,
+		run:     e.Run, warnings: e.Warnings, repairs: e.Repairs,
 		check: func(c *config.Config) []string { return lines(e.Check(entries(c))) },
 		clear: e.Clear,
 		close: e.Close,

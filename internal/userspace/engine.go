@@ -149,6 +149,7 @@ type Engine struct {
 	overruns, underflows, strangers uint64
 
 	unparsed atomic.Uint64
+	repairs  atomic.Uint64
 	// urgent asks for a resync at once.
 	urgent chan struct{}
 }

@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 
 	"github.com/lbd-project/lbd/internal/conntrack"
@@ -41,6 +42,12 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 }
 
 func (e *Engine) open(ctx context.Context) error {
+	e.kernelQueues = func() ([]nfqueue.KernelQueue, error) { return nfqueue.Kernel(e.opt.NetNS) }
+	// First of all: whoever holds a queue may be another engine, whose rules would
+	// be replaced below.
+	if err := e.queuesFree(); err != nil {
+		return err
+	}
 	if err := e.remember(); err != nil {
 		return err
 	}
@@ -52,7 +59,6 @@ func (e *Engine) open(ctx context.Context) error {
 		return err
 	}
 	e.rules = r
-	e.kernelQueues = func() ([]nfqueue.KernelQueue, error) { return nfqueue.Kernel(e.opt.NetNS) }
 	table, err := conntrack.OpenTable(e.opt.NetNS)
 	if err != nil {
 		return err
@@ -86,6 +92,20 @@ func (e *Engine) open(ctx context.Context) error {
 			return err
 		}
 		e.queues = append(e.queues, q)
+	}
+	return nil
+}
+
+// queuesFree returns an error while another socket holds one of the queues.
+func (e *Engine) queuesFree() error {
+	held, err := e.kernelQueues()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the module is not loaded yet
+		return err
+	}
+	for _, q := range held {
+		if n := int(q.Number) - int(e.opt.QueueBase); n >= 0 && n < e.opt.Queues {
+			return fmt.Errorf("queue %d: %w by netlink port %d", q.Number, nfqueue.ErrInUse, q.PortID)
+		}
 	}
 	return nil
 }

@@ -117,6 +117,10 @@ func (e *Engine) estimate() {
 	}
 }
 
+// Repairs returns how often somebody else had changed the rules, so that they
+// were written again.
+func (e *Engine) Repairs() uint64 { return e.repairs.Load() }
+
 // maintain repairs the rules where somebody changed them or a change failed, and
 // tidies up.
 func (e *Engine) maintain(ctx context.Context) error {
@@ -131,6 +135,7 @@ func (e *Engine) maintain(ctx context.Context) error {
 	if !intact || e.stale {
 		if !intact {
 			e.log.Warn("somebody changed the rules of the userspace engine: they are written again")
+			e.repairs.Add(1)
 		}
 		if err := e.program(ctx, e.current()); err != nil {
 			return err
