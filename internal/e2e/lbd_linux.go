@@ -31,9 +31,17 @@ type LBD struct {
 	Dir string
 	// NS is the namespace of the next start.
 	NS *netnstest.NS
+	// Engine is the one of its configuration, Socket its control socket there,
+	// and Holds the namespace that has the table.
+	Engine Engine
+	Socket string
+	Holds  *netnstest.NS
 
 	log logBuffer
-	cmd *exec.Cmd
+	// mu guards what a start or an end changes while others look.
+	mu   sync.Mutex
+	kept kept
+	cmd  *exec.Cmd
 	// ended is closed when the process has ended, with exitErr set.
 	ended   chan struct{}
 	exitErr error
@@ -44,7 +52,7 @@ type LBD struct {
 // NewLBD returns an LBD that is not started. It ends with the test at the
 // latest.
 func NewLBD(t netnstest.TB, ns *netnstest.NS, bin, config, dir string) *LBD {
-	d := &LBD{Bin: bin, Config: config, Dir: dir, NS: ns}
+	d := &LBD{Bin: bin, Config: config, Dir: dir, NS: ns, Holds: ns, Socket: filepath.Join(dir, "lbd.sock")}
 	t.Cleanup(d.Kill)
 	return d
 }
@@ -57,6 +65,8 @@ func (d *LBD) Log() string { return d.log.String() }
 
 // Running says whether the process lives.
 func (d *LBD) Running() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.cmd == nil {
 		return false
 	}
@@ -84,7 +94,9 @@ func (d *LBD) Start() error {
 		notify.Close()
 		return fmt.Errorf("start lbd: %w", err)
 	}
+	d.mu.Lock()
 	d.cmd, d.ended, d.said = cmd, make(chan struct{}), make(chan string, 64)
+	d.mu.Unlock()
 	go func() {
 		d.exitErr = cmd.Wait()
 		notify.Close()
@@ -152,6 +164,7 @@ func (d *LBD) Signal(sig os.Signal) error {
 // Kill ends lbd with SIGKILL, if it runs, and waits for its end.
 func (d *LBD) Kill() {
 	if d.Running() {
+		d.keep()
 		d.cmd.Process.Kill()
 		<-d.ended
 	}
@@ -159,6 +172,7 @@ func (d *LBD) Kill() {
 
 // Stop asks lbd to end and returns an error unless it did so with status 0.
 func (d *LBD) Stop() error {
+	d.keep()
 	if err := d.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -23,8 +21,14 @@ func cmdConfig(s *script, args []string) (string, error) {
 		return "", err
 	}
 	text := strings.NewReplacer("$WORK", s.dir, "$NETNS", s.lab.Balancer.Path()).Replace(string(b))
+	if s.engine == UserspaceEngine && !engineKey.MatchString(text) {
+		text += "engine: userspace\n" // at the end: errors name lines
+	}
 	return "", os.WriteFile(s.daemon.Config, []byte(text), 0o644)
 }
+
+// engineKey finds a configuration that names an engine.
+var engineKey = regexp.MustCompile(`(?m)^engine:`)
 
 func cmdLBD(s *script, args []string) (string, error) {
 	const form = "lbd start [NODE]|kill|stop|hup|run ARGUMENT...|log REGEXP"
@@ -76,9 +80,20 @@ func cmdIpvsctl(s *script, args []string) (string, error) {
 func cmdTable(s *script, args []string) (string, error)  { return s.compare(args, Table.String) }
 func cmdCounts(s *script, args []string) (string, error) { return s.compare(args, Table.WithCounts) }
 
+func cmdActive(s *script, _ []string) (string, error) {
+	t, err := s.daemon.Table()
+	n := 0
+	for _, svc := range t {
+		for _, r := range svc.Servers {
+			n += r.Active
+		}
+	}
+	return fmt.Sprintf("active %d\n", n), err
+}
+
 // compare prints the table, or compares it with a file.
 func (s *script) compare(args []string, text func(Table) string) (string, error) {
-	t, err := ReadTable(s.lab.Balancer)
+	t, err := s.daemon.Table()
 	if err != nil {
 		return "", err
 	}
@@ -104,15 +119,9 @@ func (s *script) compare(args []string, text func(Table) string) (string, error)
 
 // watch sees that the table does not change.
 type watch struct {
-	quit chan struct{}
-	done sync.WaitGroup
-	err  error
-	seen int
-}
-
-func (w *watch) stop() {
-	close(w.quit)
-	w.done.Wait()
+	stop func() (looks int, err error)
+	// args are those of compare.
+	args []string
 }
 
 func cmdSteady(s *script, args []string) (string, error) {
@@ -125,29 +134,22 @@ func cmdSteady(s *script, args []string) (string, error) {
 		}
 		w := s.steady
 		s.steady = nil
-		w.stop()
-		if w.err == nil && w.seen < 2 {
-			return "", fmt.Errorf("steady looked %d times only", w.seen)
+		looks, err := w.stop()
+		if err == nil && looks < 2 {
+			err = fmt.Errorf("steady looked %d times only", looks)
 		}
-		return "", w.err
+		if err != nil {
+			return "", err
+		}
+		return s.compare(w.args, Table.String)
 	}
 	if _, err := s.compare(args, Table.String); err != nil {
 		return "", err
 	}
-	w := &watch{quit: make(chan struct{})}
-	s.steady = w
-	w.done.Go(func() {
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for w.err == nil {
-			_, w.err = s.compare(args, Table.String)
-			w.seen++
-			select {
-			case <-tick.C:
-			case <-w.quit:
-				return
-			}
-		}
-	})
+	stop, err := s.daemon.WatchRules()
+	if err != nil {
+		return "", err
+	}
+	s.steady = &watch{stop, args}
 	return "", nil
 }

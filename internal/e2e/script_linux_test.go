@@ -16,9 +16,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/lbd-project/lbd/internal/netnstest"
+	"github.com/lbd-project/lbd/internal/nfqueue"
 )
 
-// scripts is the folder of the scenarios.
+// scripts is the folder of the scenarios of every engine. Those of one engine are
+// in a folder of its name in there.
 const scripts = "../../testdata/netns"
 
 // The bounds of retry.
@@ -27,7 +29,7 @@ const (
 	retryPause = 50 * time.Millisecond
 )
 
-// TestKernelE2E runs every scenario. A scenario is a testscript (see the package
+// TestKernelE2E runs every scenario on the kernel's IPVS. A scenario is a testscript (see the package
 // documentation of github.com/rogpeppe/go-internal/testscript) with the commands
 // of the table below; each starts with "lab".
 //
@@ -37,6 +39,7 @@ const (
 //	sysctl NODE KEY [VALUE]            read or write a sysctl
 //	addrs NODE DEVICE                  print the addresses of a device
 //	run NODE PROGRAM ARGUMENT...       run a program: ipvsadm, nft
+//	queue NODE NUMBER take|give        hold an NFQUEUE as another program would, or give it back
 //	config FILE                        make FILE the configuration; $WORK and $NETNS in it
 //	                                   (the balancer's namespace) are expanded
 //	lbd start [NODE]                   start lbd, in the balancer's or another namespace, wait until it is ready
@@ -45,9 +48,10 @@ const (
 //	lbd run ARGUMENT...                run lbd to its end
 //	lbd log REGEXP                     see that lbd wrote a line
 //	ipvsctl ARGUMENT...                run ipvsctl on lbd's socket
-//	table [FILE]                       print the kernel's table, or compare it
+//	table [FILE]                       print the engine's table, or compare it
 //	table -sorted FILE                 compare it without the order of real servers
 //	counts [FILE]                      the same with active and inactive connections
+//	active                             print the sum of active connections: "active 25"
 //	steady FILE | steady -stop         see that the table equals FILE all the time in between
 //	spread N TARGET                    N requests in a row; prints "s1=3 s2=2 s3=1"
 //	ask N ADDRESS:PORT                 N UDP packets from one socket; prints their spread
@@ -70,29 +74,60 @@ const (
 //	retry [-for TIME] COMMAND...       repeat a command of this table until it succeeds
 //
 // TARGET is an http URL or, for UDP, address:port. A "!" before a command wants
-// it to fail; what the error says is then standard error.
+// it to fail; what the error says is then standard error. Conditions before a
+// command are [kernel] and [userspace], by the engine, and [ipvs] and [ipip] where
+// the kernel has IPVS, or devices of that kind. A configuration that names no engine gets that of the
+// run; on the kernel it is left to engine: auto.
 func TestKernelE2E(t *testing.T) {
 	netnstest.Require(t, "netns", "ipvs")
+	runScenarios(t, KernelEngine)
+}
+
+// TestKernelE2EUserspace runs every scenario on the userspace engine, with the
+// kernel's own queue expression, beside an IPVS that nobody uses.
+func TestKernelE2EUserspace(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue", "ipvs")
+	runScenarios(t, UserspaceEngine)
+}
+
+// TestNetnsE2E runs every scenario on the userspace engine and this kernel.
+func TestNetnsE2E(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	runScenarios(t, UserspaceEngine)
+}
+
+// runScenarios runs the scenarios of every engine and those of this one.
+func runScenarios(t *testing.T, e Engine) {
+	t.Helper()
 	lbd, ipvsctl, err := Programs(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	runScripts(t, scripts, lbd, ipvsctl)
+	both, own := scenarios(t, scripts), scenarios(t, filepath.Join(scripts, string(e)))
+	t.Logf("engine %s: %d scenarios of every engine, %d of its own", e, len(both), len(own))
+	runScripts(t, append(both, own...), &script{engine: e, lbd: lbd, ipvsctl: ipvsctl})
+}
+
+// scenarios returns the files of a folder.
+func scenarios(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenario in %s: %v", dir, err)
+	}
+	return files
 }
 
 // TestNetnsScript sees that the commands that need no IPVS do what they say,
 // and fail when they should.
 func TestNetnsScript(t *testing.T) {
 	netnstest.Require(t, "netns")
-	runScripts(t, "testdata", "", "")
+	runScripts(t, scenarios(t, "testdata"), &script{engine: KernelEngine})
 }
 
-func runScripts(t *testing.T, dir, lbd, ipvsctl string) {
+// runScripts runs scripts that each start from a copy of s.
+func runScripts(t *testing.T, files []string, s *script) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenario in %s: %v", dir, err)
-	}
 	cmds := make(map[string]func(*testscript.TestScript, bool, []string))
 	for name := range commands() {
 		cmds[name] = func(ts *testscript.TestScript, neg bool, args []string) {
@@ -113,10 +148,11 @@ func runScripts(t *testing.T, dir, lbd, ipvsctl string) {
 	testscript.Run(t, testscript.Params{
 		Files:              files,
 		RequireUniqueNames: true,
+		Condition:          s.condition,
 		Cmds:               cmds,
 		Setup: func(env *testscript.Env) error {
 			tb := &scriptTB{env: env}
-			s := newScript(tb, env.WorkDir, lbd, ipvsctl)
+			s := s.start(tb, env.WorkDir)
 			env.Values[scriptKey{}] = s
 			env.Defer(s.close)
 			return nil
@@ -141,6 +177,7 @@ func (tb *scriptTB) Fatalf(format string, args ...any) { tb.ts.Fatalf(format, ar
 type script struct {
 	tb           *scriptTB
 	dir          string
+	engine       Engine
 	lbd, ipvsctl string
 
 	lab       *Lab
@@ -150,22 +187,39 @@ type script struct {
 	downloads map[string]*Download
 	flows     map[string]*Flow
 	steady    *watch
+	queues    map[string]*nfqueue.Queue
 }
 
-func newScript(tb *scriptTB, dir, lbd, ipvsctl string) *script {
+// condition says whether a condition of scripts holds.
+func (s *script) condition(name string) (bool, error) {
+	switch name {
+	case string(KernelEngine), string(UserspaceEngine):
+		return name == string(s.engine), nil
+	case "ipvs", "ipip":
+		return netnstest.Have(name) == nil, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", name)
+}
+
+// start returns a copy for a script that runs in dir.
+func (s *script) start(tb *scriptTB, dir string) *script {
 	return &script{
-		tb: tb, dir: dir, lbd: lbd, ipvsctl: ipvsctl,
+		tb: tb, dir: dir, engine: s.engine, lbd: s.lbd, ipvsctl: s.ipvsctl,
 		held:      make(map[string][]*Held),
 		streams:   make(map[string]*Stream),
 		downloads: make(map[string]*Download),
 		flows:     make(map[string]*Flow),
+		queues:    make(map[string]*nfqueue.Queue),
 	}
 }
 
 // close ends what the script left running; the rest ends with the Lab.
 func (s *script) close() {
 	if s.steady != nil {
-		s.steady.stop()
+		s.steady.stop() // nobody asks for its result
+	}
+	for _, q := range s.queues {
+		q.Close()
 	}
 	for _, st := range s.streams {
 		st.Stop()
@@ -190,7 +244,7 @@ func commands() map[string]command {
 	return map[string]command{
 		"lab": cmdLab, "vip": cmdVIP, "sysctl": cmdSysctl, "addrs": cmdAddrs, "run": cmdRun,
 		"config": cmdConfig, "lbd": cmdLBD, "ipvsctl": cmdIpvsctl,
-		"table": cmdTable, "counts": cmdCounts, "steady": cmdSteady,
+		"table": cmdTable, "counts": cmdCounts, "active": cmdActive, "steady": cmdSteady, "queue": cmdQueue,
 		"spread": cmdSpread, "ask": cmdAsk, "from": cmdFrom, "flow": cmdFlow, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream,
 		"download": cmdDownload, "finish": cmdFinish, "server": cmdServer,
 		"sees": cmdSees, "retry": cmdRetry,
@@ -270,6 +324,7 @@ func cmdLab(s *script, args []string) (string, error) {
 	}
 	s.lab = NewLab(s.tb, mode, n)
 	s.daemon = NewLBD(s.tb, s.lab.Balancer, s.lbd, s.path("active.yaml"), s.dir)
+	s.daemon.Engine = s.engine
 	return "", nil
 }
 
@@ -339,14 +394,17 @@ func runBounded(n *netnstest.NS, cmd *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
+// conditions are what may stand before a command.
+var conditions = regexp.MustCompile(`^(\[!?(kernel|userspace|ipvs|ipip)\] )+`)
+
 // TestScriptsParse sees on any machine that every scenario uses known commands.
 func TestScriptsParse(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(scripts, "*.txtar"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenario in %s: %v", scripts, err)
+	files := scenarios(t, scripts)
+	for _, e := range []Engine{KernelEngine, UserspaceEngine} {
+		files = append(files, scenarios(t, filepath.Join(scripts, string(e)))...)
 	}
 	known := commands()
-	builtin := []string{"stdout", "stderr", "cmp", "cp", "exists", "grep", "rm", "env"}
+	builtin := []string{"stdout", "stderr", "cmp", "cp", "exists", "grep", "rm", "env", "skip"}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
@@ -355,6 +413,7 @@ func TestScriptsParse(t *testing.T) {
 		head, _, _ := strings.Cut(string(b), "\n-- ")
 		words := 0
 		for i, line := range strings.Split(head, "\n") {
+			line = conditions.ReplaceAllString(line, "")
 			w := strings.Fields(strings.TrimPrefix(line, "! "))
 			if len(w) > 3 && w[0] == "retry" && w[1] == "-for" {
 				w = w[3:]

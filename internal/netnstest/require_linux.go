@@ -2,6 +2,7 @@ package netnstest
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -22,11 +23,21 @@ const requireEnv = "LBD_TEST_REQUIRE"
 //	netns    network namespaces can be made and set up
 //	ipvs     the kernel answers for IPVS (looking it up loads the module)
 //	nfqueue  the kernel answers for NFQUEUE
+//	ipip     the kernel has devices of IPv4 in IPv4
 //
 // Each is tried, not guessed.
 func Require(t testing.TB, features ...string) {
 	t.Helper()
 	require(t, probes(), features)
+}
+
+// Have returns why a feature of Require is missing, nil if it is there.
+func Have(feature string) error {
+	probe, ok := probes()[feature]
+	if !ok {
+		return fmt.Errorf("unknown feature %q", feature)
+	}
+	return probe()
 }
 
 func require(t testing.TB, probes map[string]func() error, features []string) {
@@ -52,6 +63,7 @@ func probes() map[string]func() error {
 		"netns":   probeNetNS,
 		"ipvs":    probeIPVS,
 		"nfqueue": probeNFQueue,
+		"ipip":    probeIPIP,
 	}
 }
 
@@ -77,6 +89,16 @@ func probeIPVS() error {
 	return inFreshNS(func() error {
 		if _, err := netlink.GenlFamilyGet("IPVS"); err != nil {
 			return fmt.Errorf("look up generic netlink family IPVS: %w", err)
+		}
+		return nil
+	})
+}
+
+func probeIPIP() error {
+	return inFreshNS(func() error {
+		l := &netlink.Iptun{LinkAttrs: netlink.LinkAttrs{Name: "ipip"}, Local: net.IPv4(127, 0, 0, 1)}
+		if err := netlink.LinkAdd(l); err != nil {
+			return fmt.Errorf("add an ipip device: %w", err)
 		}
 		return nil
 	})
