@@ -44,6 +44,22 @@ func TestSmooth(t *testing.T) {
 	}
 }
 
+// TestSmoothWraps has the count of turns, which everything is computed from, wrap
+// around.
+func TestSmoothWraps(t *testing.T) {
+	f := newFleet(t, "swrr", Options{})
+	f.sched.(*smooth).turns = math.MaxInt64 - 20
+	for i, w := range []uint32{math.MaxInt32, 1, 1} {
+		s := testServer(2-i, Config{Weight: w})
+		f.servers = append(f.servers, s)
+		f.Insert(s)
+	}
+	f.Update(f.servers[0], Config{Weight: 5})
+	if want, got := strings.Repeat("CCACBCC", 10), f.picks(70, Active); want != got {
+		t.Errorf("want %s, got %s", want, got)
+	}
+}
+
 // TestFairRotates has equal servers take turns by weight where connections are so
 // short that no count tells them apart; kernel wlc gives all to the first.
 func TestFairRotates(t *testing.T) {

@@ -26,7 +26,11 @@ func TestInvariants(t *testing.T) {
 	exact := exact()
 	for name, v := range variants() {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(6) {
+			seeds := uint64(6)
+			if v.name == "ring" {
+				seeds = 1 // an edit lays out the ring again
+			}
+			for seed := range seeds {
 				rnd := rand.New(rand.NewPCG(seed, 3))
 				now := time.Duration(0)
 				o := v.Options

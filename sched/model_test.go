@@ -13,6 +13,7 @@ type kdest struct {
 	uThreshold, lThreshold int64
 	overload               bool
 	busy                   int64 // ours, for least-active
+	current                int64 // nginx, for swrr
 }
 
 type kernel struct {
@@ -307,4 +308,24 @@ func (k *kernel) leastActive() *kdest {
 		}
 	}
 	return least
+}
+
+// swrr is nginx's, one after another.
+func (k *kernel) swrr() *kdest {
+	var best *kdest
+	total := int64(0)
+	for _, d := range k.list {
+		if d.overload || d.weight == 0 {
+			continue
+		}
+		d.current += d.weight
+		total += d.weight
+		if best == nil || d.current > best.current {
+			best = d
+		}
+	}
+	if best != nil {
+		best.current -= total
+	}
+	return best
 }

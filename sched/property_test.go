@@ -18,6 +18,7 @@ var deterministic = map[string]func(*kernel) *kdest{
 	"nq":           (*kernel).nq,
 	"fo":           (*kernel).fo,
 	"ovf":          (*kernel).ovf,
+	"swrr":         (*kernel).swrr,
 	"least-active": (*kernel).leastActive,
 }
 
@@ -63,6 +64,9 @@ func newBoth(t fatal, intn func(int) int, name string, o Overhead) *both {
 
 func (b *both) init() {
 	b.k.cur = -1
+	for _, d := range b.k.list {
+		d.current = 0
+	}
 	if b.name == "wrr" {
 		b.k.wrrInit()
 	}
@@ -150,6 +154,7 @@ func (b *both) toggle(p *pair) {
 	} else {
 		b.table.Insert(p.s)
 		b.k.add(p.d)
+		p.d.current = 0
 	}
 	p.listed = !p.listed
 	b.changed()

@@ -13,13 +13,13 @@ package sched
 //	}
 //
 // make is called by New with an empty table and by Reset with a full one, after
-// the table has its options (t.opt) and with slot, current and picked of every
-// server at 0: it takes in the servers that t.Servers yields. Later ones come
+// the table has its options (t.opt) and with slot, current, picked and group of
+// every server at 0: it takes in the servers that t.Servers yields. Later ones come
 // through added. Options that the Info and the flags beside it describe have
 // been checked by then.
 
 // scheduler chooses a server. It reads the servers' fields and writes only slot,
-// current and picked, which are its own.
+// current, picked and group, which are its own.
 type scheduler interface {
 	// pick chooses a server for p and moves on; nil: none. The table counts the
 	// connection afterwards.

@@ -17,7 +17,7 @@ func roundRobinFamily() []registration {
 		},
 		{
 			Info: Info{Name: "swrr", Summary: "smooth weighted round robin", ReadsWeight: true},
-			make: func(t *Table) scheduler { return &smooth{t: t} },
+			make: func(t *Table) scheduler { return newSmooth(t) },
 		},
 	}
 }

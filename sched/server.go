@@ -36,6 +36,10 @@ type Server struct {
 	current int64
 	// picked is the scheduler's: the number of the pick that last chose it.
 	picked uint64
+	// group is the scheduler's: with which servers it shares a structure.
+	group *group
+	// order is the place in the list: less is nearer to the head.
+	order int64
 }
 
 // NewServer returns a server that is in no table and has no connections. The id
@@ -79,6 +83,9 @@ func (s *Server) Overloaded() bool { return s.overloaded }
 // Latency returns the average of the observed response times as it was at the
 // last observation; 0 before the first.
 func (s *Server) Latency() time.Duration { return s.latency.average() }
+
+// before reports that s is nearer to the head of the list than o.
+func (s *Server) before(o *Server) bool { return s.order < o.order }
 
 // available reports that the server may get new connections. It has no meaning
 // for one that is in no table.

@@ -17,6 +17,8 @@ type Table struct {
 	// is never available.
 	root Server
 	len  int
+	// order is that of the head; it counts down.
+	order int64
 }
 
 // New returns an empty table with the scheduler of that name. It fails with an
@@ -53,7 +55,7 @@ func (t *Table) Reset(name string, o Options) error {
 	t.name, t.opt = name, o
 	for s := range t.Servers() {
 		t.reweigh(s, s.config)
-		s.slot, s.current, s.picked = 0, 0, 0
+		s.slot, s.current, s.picked, s.group = 0, 0, 0, nil
 	}
 	t.sched = r.make(t)
 	return nil
@@ -92,7 +94,9 @@ func (t *Table) Insert(s *Server) {
 	s.table = t
 	s.prev, s.next = &t.root, t.root.next
 	s.prev.next, s.next.prev = s, s
-	s.slot, s.current, s.picked = 0, 0, 0
+	s.slot, s.current, s.picked, s.group = 0, 0, 0, nil
+	t.order--
+	s.order = t.order
 	t.len++
 	s.lastWeight = s.weight
 	t.sched.added(s)
