@@ -58,6 +58,17 @@ func TestLeastTime(t *testing.T) {
 	}
 }
 
+// TestLeastTimeSmall has loads below a nanosecond, whose logarithms are negative.
+func TestLeastTimeSmall(t *testing.T) {
+	f := newFleet(t, "least-time", Options{}, weights(65535, 65535, 65535)...)
+	for i, us := range []time.Duration{2, 1, 3} {
+		f.Observe(f.servers[i], us*time.Microsecond)
+	}
+	if want, got := "BABBCA", f.picks(6, Active); want != got {
+		t.Errorf("want %s, got %s", want, got)
+	}
+}
+
 // TestLeastTimeAsScan compares with the definition: the load of each faded to
 // now, the least of all.
 func TestLeastTimeAsScan(t *testing.T) {
