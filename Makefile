@@ -63,9 +63,20 @@ $(BIN)/bench-%: internal/bench/load/%.c
 	@mkdir -p $(BIN)
 	$(CC) $(CFLAGS) -o $@ $<
 
-demo: deps build $(BIN)/demo $(BIN)/vmrun ## show lbd at work: traffic, a dead server, a killed lbd
-	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd -file $(BIN)/ipvsctl -timeout 5m \
-		$(BIN)/demo $$(test -t 1 && echo -live=yes)
+# The engine of the demo: auto is what this kernel has; kernel boots a virtual
+# machine where it has no IPVS, and so does everything for who is not root.
+ENGINE ?= auto
+
+demo: deps build $(BIN)/demo $(BIN)/vmrun ## show lbd at work: traffic, a dead server, a killed lbd (ENGINE=auto|kernel|userspace)
+	@if [ "$(ENGINE)" = kernel ]; then \
+		LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd -file $(BIN)/ipvsctl -timeout 5m \
+			$(BIN)/demo -engine kernel $$(test -t 1 && echo -live=yes); \
+	elif [ "$$(id -u)" = 0 ]; then \
+		$(BIN)/demo -engine $(ENGINE); \
+	else \
+		$(BIN)/vmrun run -file $(BIN)/lbd -file $(BIN)/ipvsctl -timeout 5m \
+			$(BIN)/demo -engine $(ENGINE) $$(test -t 1 && echo -live=yes); \
+	fi
 
 bench-apply: deps build $(BIN)/bench-apply $(BIN)/vmrun ## time a large table against ipvsadm and keepalived
 	@LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd -tool ipvsadm -tool keepalived \
@@ -92,7 +103,7 @@ test-unit: ## tests that need nothing, with the race detector
 	$(GO) run ./internal/tier unit -race -skip '^(TestNetns|TestKernel)' ./...
 
 test-netns: ## tests in network namespaces of this host
-	LBD_TEST_REQUIRE=netns $(GO) run ./internal/tier netns -run '^TestNetns' $(call pkgs_with,TestNetns)
+	LBD_TEST_REQUIRE=netns,nfqueue $(GO) run ./internal/tier netns -run '^TestNetns' $(call pkgs_with,TestNetns)
 
 test-kernel: $(BIN)/vmrun build ## tests on a real kernel with IPVS, in a virtual machine
 	$(BIN)/vmrun test -kernel $(KERNEL) -file $(BIN)/lbd:/app/lbd -file $(BIN)/ipvsctl:/app/ipvsctl \

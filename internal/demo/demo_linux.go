@@ -2,21 +2,22 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/e2e"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
 const config = `# Three real servers behind one address, weights 3:2:1.
+engine: %s
 socket: {path: %s}
 virtual_services:
   - name: web
@@ -53,10 +54,10 @@ type demo struct {
 	view   *view
 	sum    summary
 	dir    string
+	ask    string // the engine of the configuration
 	began  time.Time
 	lab    *e2e.Lab
 	lbd    *e2e.LBD
-	client string // path of ipvsctl
 	stream *e2e.Stream
 
 	mu       sync.Mutex
@@ -76,15 +77,20 @@ func (d *demo) run(t netnstest.TB, bin string) error {
 	d.lab = e2e.NewLab(t, e2e.Masq, len(weights))
 	d.lab.AddVIP(e2e.VIP4)
 	file := filepath.Join(d.dir, "lbd.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, d.socket()), 0o644); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, d.ask, d.socket()), 0o644); err != nil {
 		return err
 	}
-	d.client = filepath.Join(bin, "ipvsctl")
 	d.lbd = e2e.NewLBD(t, d.lab.Balancer, filepath.Join(bin, "lbd"), file, d.dir)
 	d.view.say("Starting lbd: wlc over weights 3:2:1, a TCP check every 700 ms.")
 	if err := d.lbd.Start(); err != nil {
 		return err
 	}
+	st, err := d.status()
+	if err != nil {
+		return err
+	}
+	d.lbd.Engine = e2e.Engine(st.Engine)
+	d.view.say("The engine is %s, %s (%s).", st.Engine, st.EngineVersion, st.EngineReason)
 	d.answers = make(e2e.Spread)
 	d.stream = d.lab.StartStream(url+"/slow?for="+holdFor, clients, time.Millisecond)
 	defer d.stream.Stop()
@@ -124,7 +130,7 @@ func (d *demo) watch() func() {
 }
 
 func (d *demo) sample() {
-	t, err := e2e.ReadTable(d.lab.Balancer)
+	t, err := d.lbd.Table()
 	if err != nil {
 		return // those who need the table read it themselves and fail
 	}
@@ -263,12 +269,11 @@ func (d *demo) kill() error {
 	finished := make(chan error, 1)
 	go func() { finished <- dl.Finish(3 * patience) }()
 	time.Sleep(time.Second)
-	before, err := e2e.ReadTable(d.lab.Balancer)
+	changes, err := d.watchChanges()
 	if err != nil {
 		return err
 	}
 	d.reset()
-	changes := d.watchChanges(before)
 	d.setDead(true)
 	d.lbd.Kill()
 	at := 100 * dl.Got() / downloadSize
@@ -279,11 +284,12 @@ func (d *demo) kill() error {
 		return err
 	}
 	d.setDead(false)
-	ops, err := d.operations()
+	st, err := d.status()
 	if err != nil {
 		changes()
 		return err
 	}
+	ops := st.Sync.Ops
 	d.view.say("   lbd runs again; the download is at %d%%", 100*dl.Got()/downloadSize)
 	err = <-finished
 	change := changes()
@@ -306,18 +312,23 @@ func (d *demo) setDead(dead bool) {
 	d.lbdDead = dead
 }
 
-// watchChanges sees all the time that no service or real server goes, until the
-// returned function is called, which returns the first difference. Weights are
-// not compared: lbd may find a server down at any time.
-func (d *demo) watchChanges(want e2e.Table) func() error {
+// watchChanges sees all the time that no service or real server goes from the
+// kernel, until the returned function is called, which returns the first
+// difference. Weights are not compared: lbd may find a server down at any time.
+func (d *demo) watchChanges() (func() error, error) {
+	rules, err := d.lbd.Rules()
+	if err != nil {
+		return nil, err
+	}
+	want := members(rules)
 	quit := make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
-		tick := time.NewTicker(10 * time.Millisecond)
+		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			got, err := e2e.ReadTable(d.lab.Balancer)
-			if err == nil && members(got) != members(want) {
+			got, err := d.lbd.Rules()
+			if err == nil && members(got) != want {
 				err = fmt.Errorf("it became\n%s", got)
 			}
 			if err != nil {
@@ -335,41 +346,23 @@ func (d *demo) watchChanges(want e2e.Table) func() error {
 	return func() error {
 		close(quit)
 		return <-result
-	}
+	}, nil
 }
 
-// members is the table without weights.
-func members(t e2e.Table) string {
-	var b strings.Builder
-	for _, svc := range t {
-		fmt.Fprintln(&b, svc.Name, svc.Scheduler)
-		for _, r := range svc.Servers {
-			fmt.Fprintln(&b, r.Address, r.Forward)
-		}
-	}
-	return b.String()
+// endpoint finds addresses with ports in the kernel's table of IPVS, and in
+// nftables rules.
+var endpoint = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+( \. (tcp \. )?|:)[0-9]+`)
+
+// members are the services and real servers of a table or of rules.
+func members(rules string) string {
+	all := endpoint.FindAllString(rules, -1)
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "\n")
 }
 
-// operations asks lbd how many operations it wrote.
-func (d *demo) operations() (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	out, err := d.lab.Balancer.Run(exec.CommandContext(ctx, d.client, "--socket", d.socket(), "status", "-o", "json"))
-	if err != nil {
-		return 0, fmt.Errorf("ipvsctl status: %w", err)
-	}
-	var status struct {
-		Sync struct {
-			Ops *int `json:"ops"`
-		} `json:"sync"`
-	}
-	if err := json.Unmarshal([]byte(out), &status); err != nil {
-		return 0, fmt.Errorf("ipvsctl status: %w", err)
-	}
-	if status.Sync.Ops == nil {
-		return 0, errors.New("ipvsctl status says nothing of operations")
-	}
-	return *status.Sync.Ops, nil
+// status asks lbd for its status.
+func (d *demo) status() (api.Status, error) {
+	return api.NewClient(d.socket(), patience).Status(context.Background())
 }
 
 // waitGood waits for n good answers.
@@ -377,11 +370,11 @@ func (d *demo) waitGood(n int) error {
 	return wait(fmt.Sprintf("%d answers", n), func() (bool, error) { return d.stream.Result().Good >= n, nil })
 }
 
-// waitWeight waits until the kernel has a weight for a server.
+// waitWeight waits until the engine has a weight for a server.
 func (d *demo) waitWeight(server, weight int) error {
 	addr := d.lab.Servers[server].V4
 	return wait(fmt.Sprintf("weight %d of %v", weight, addr), func() (bool, error) {
-		t, err := e2e.ReadTable(d.lab.Balancer)
+		t, err := d.lbd.Table()
 		for _, svc := range t {
 			for _, r := range svc.Servers {
 				if r.Address.Addr() == addr && r.Weight == weight {

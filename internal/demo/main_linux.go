@@ -2,12 +2,12 @@
 // network namespaces, real HTTP traffic, a server that dies and comes back, and
 // an lbd that is killed in the middle of a download.
 //
-//	demo [-live auto|yes|no] [-bin FOLDER]
+//	demo [-engine auto|kernel|userspace] [-live auto|yes|no] [-bin FOLDER]
 //
 // It prints a table of connections a server while it runs and a summary at the
 // end. The exit status is 0 when everything in the summary passed and 1 when
-// something did not. Needs root and a kernel with IPVS; lbd and ipvsctl are in
-// the folder of the demo itself unless -bin names another.
+// something did not. Needs root; lbd and ipvsctl are in the folder of the demo
+// itself unless -bin names another.
 package main
 
 import (
@@ -30,6 +30,7 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
 	fs.SetOutput(stderr)
+	engine := fs.String("engine", "auto", "`engine` of lbd: auto, kernel or userspace")
 	live := fs.String("live", "auto", "draw the table in place: auto (on a terminal), yes or no")
 	bin := fs.String("bin", "", "`folder` of lbd and ipvsctl; the demo's own unless set")
 	if err := fs.Parse(args); err != nil {
@@ -52,6 +53,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	d := &demo{
 		view:  &view{out: stdout, live: *live == "yes" || *live == "auto" && terminal(stdout)},
 		dir:   dir,
+		ask:   *engine,
 		began: time.Now(),
 	}
 	d.sum.broken = e2e.WithHost(func(h *e2e.Host) error { return d.run(h, *bin) })
