@@ -176,7 +176,7 @@ type udp struct {
 }
 
 // newUDP opens both sockets on addresses of lo. Sent datagrams carry mark.
-func newUDP(t testing.TB, ns *netnstest.NS, addr string, mark int) *udp {
+func newUDP(t testing.TB, ns *netnstest.NS, addr string, mark uint32) *udp {
 	t.Helper()
 	at := netip.AddrPortFrom(netip.MustParseAddr(addr), testPort)
 	pc := ns.ListenPacket("udp", at.String())
@@ -196,7 +196,7 @@ func newUDP(t testing.TB, ns *netnstest.NS, addr string, mark int) *udp {
 	t.Cleanup(func() { c.Close() })
 	u.send = c.(*net.UDPConn)
 	control(t, u.send, func(fd int) error {
-		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, mark)
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark))
 	})
 	return u
 }
