@@ -49,14 +49,17 @@ func (t *trial) play(ctx context.Context, h *e2e.Host) (err error) {
 	return nil
 }
 
-// conntrack sets what all contenders have in common: accounting, which lbd
-// needs, costs the others the same.
+// conntrack sets what all contenders have in common. Accounting, which lbd
+// needs, costs the others the same. Events are made of none but the connections
+// that rules choose, as lbd's do: by default the kernel makes some of each
+// connection as soon as a program in any network namespace listens to events,
+// and the limit would pay for that program.
 func (t *trial) conntrack() error {
-	const acct = "net.netfilter.nf_conntrack_acct"
 	return e2e.WithHost(func(h *e2e.Host) error {
 		// Where conntrack is a module, the setting is there once it is loaded.
 		exec.Command("modprobe", "nf_conntrack").Run()
-		t.rig.Balancer.SetSysctl(acct, "1")
+		t.rig.Balancer.SetSysctl("net.netfilter.nf_conntrack_acct", "1")
+		t.rig.Balancer.SetSysctl("net.netfilter.nf_conntrack_events", "0")
 		return nil
 	})
 }
