@@ -17,14 +17,27 @@ func (e *Engine) Table(ctx context.Context) ([]ipvs.TableEntry, error) {
 	if ctx.Err() != nil {
 		return nil, &ipvs.Error{Op: "read table", Err: context.Cause(ctx)}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var entries []ipvs.TableEntry
-	for _, k := range e.model.keys() {
-		s := e.model.services[k]
+	e.each(func(s *service) {
 		entries = append(entries, ipvs.TableEntry{ServiceStatus: s.status(), Destinations: s.destinations()})
-	}
+	})
 	return entries, nil
+}
+
+// each calls visit for each service, by key. mu is held for one service at a
+// time, so that packets do not wait for all: a batch that is installed meanwhile
+// is seen in part.
+func (e *Engine) each(visit func(*service)) {
+	e.mu.Lock()
+	keys := e.model.keys()
+	e.mu.Unlock()
+	for _, k := range keys {
+		e.mu.Lock()
+		if s := e.model.services[k]; s != nil {
+			visit(s)
+		}
+		e.mu.Unlock()
+	}
 }
 
 // Services returns the virtual services by key; nil if there are none.
@@ -32,12 +45,8 @@ func (e *Engine) Services(ctx context.Context) ([]ipvs.ServiceStatus, error) {
 	if ctx.Err() != nil {
 		return nil, &ipvs.Error{Op: "list services", Err: context.Cause(ctx)}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var services []ipvs.ServiceStatus
-	for _, k := range e.model.keys() {
-		services = append(services, e.model.services[k].status())
-	}
+	e.each(func(s *service) { services = append(services, s.status()) })
 	return services, nil
 }
 
@@ -63,16 +72,14 @@ func (e *Engine) Counts(ctx context.Context) ([]ipvs.DestinationCounts, error) {
 	if ctx.Err() != nil {
 		return nil, &ipvs.Error{Op: "read counts", Err: context.Cause(ctx)}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var counts []ipvs.DestinationCounts
-	for _, svc := range e.model.services {
+	e.each(func(svc *service) {
 		for _, s := range slices.Backward(svc.servers) {
 			c := ipvs.DestinationCounts{DestinationKey: s.key(), Weight: s.Weight, Conns: s.conns()}
 			c.Conns.Persistent = 0
 			counts = append(counts, c)
 		}
-	}
+	})
 	return counts, nil
 }
 
@@ -89,6 +96,38 @@ func (s *service) destinations() []ipvs.DestinationStatus {
 		list = append(list, ipvs.DestinationStatus{Destination: sv.Destination, Conns: sv.conns(), Stats: sv.traffic.stats()})
 	}
 	return list
+}
+
+// Zero sets the counters and rates of a service and of its real servers to zero.
+// The connection counts stay. It fails with ipvs.ErrServiceNotFound.
+func (e *Engine) Zero(ctx context.Context, k ipvs.ServiceKey) error {
+	err := context.Cause(ctx)
+	if err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if s := e.model.services[canonicalKey(k)]; s != nil {
+			s.zero()
+			return nil
+		}
+		err = errNoService
+	}
+	return &ipvs.Error{Op: "zero service", Service: k, Err: err}
+}
+
+// ZeroAll does what Zero does for every service.
+func (e *Engine) ZeroAll(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return &ipvs.Error{Op: "zero all", Err: context.Cause(ctx)}
+	}
+	e.each((*service).zero)
+	return nil
+}
+
+func (s *service) zero() {
+	s.traffic = traffic{}
+	for _, sv := range s.servers {
+		sv.traffic = traffic{}
+	}
 }
 
 // Info returns the version of IPVS whose rules the engine follows. There is no

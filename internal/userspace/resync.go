@@ -20,6 +20,8 @@ const (
 	minResync   = 2 * time.Second
 	maxResync   = time.Minute
 	resyncShare = 100
+	// urgentShare is the same for those that follow lost events: 10 %.
+	urgentShare = 10
 )
 
 // resync makes the table of flows what conntrack says: it takes in flows whose

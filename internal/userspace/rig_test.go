@@ -311,7 +311,7 @@ func (r *fakeRules) Templates(context.Context) ([]ruleset.Template, error) { ret
 
 func (r *fakeRules) DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error {
 	r.templates = slices.DeleteFunc(r.templates, func(t ruleset.Template) bool {
-		return t.Service == service && slices.Contains(marks, t.Mark)
+		return (service == 0 || t.Service == service) && slices.Contains(marks, t.Mark)
 	})
 	return nil
 }

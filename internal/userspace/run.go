@@ -73,7 +73,14 @@ func (e *Engine) resyncs(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			e.log.Debug("compare flows with conntrack", "err", err)
 		}
-		timer.Reset(min(max(minResync, resyncShare*time.Since(start)), maxResync))
+		took := time.Since(start)
+		// Where events keep getting lost there is a pause all the same.
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(urgentShare * took):
+		}
+		timer.Reset(min(max(minResync, resyncShare*took), maxResync))
 	}
 }
 
@@ -87,10 +94,8 @@ func (e *Engine) care(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		e.mu.Lock()
-		e.setTime()
+		e.tickTime()
 		e.expireTemplates()
-		e.mu.Unlock()
 		if n%estimateEvery == 0 {
 			e.estimate()
 		}
@@ -105,16 +110,14 @@ func (e *Engine) care(ctx context.Context) {
 	}
 }
 
-// estimate updates the rates, service by service so that packets need not wait.
+// estimate updates the rates.
 func (e *Engine) estimate() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, svc := range e.model.services {
+	e.each(func(svc *service) {
 		svc.traffic.estimate()
 		for _, s := range svc.servers {
 			s.traffic.estimate()
 		}
-	}
+	})
 }
 
 // Repairs returns how often somebody else had changed the rules, so that they

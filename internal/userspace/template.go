@@ -140,19 +140,41 @@ func (e *Engine) dropTemplate(n uint32) {
 	ts.free = append(ts.free, n)
 }
 
-// expireTemplates ends those whose time is over.
+// expireTemplates ends those whose time is over, and with expire_nodest_conn
+// those of deleted real servers. mu is held for some of them at a time.
 func (e *Engine) expireTemplates() {
-	for n := range e.templates.list {
-		t := &e.templates.list[n]
-		if t.server == nil || e.now < t.expires {
-			continue
+	const some = 4096
+	for from := 1; ; from += some {
+		e.mu.Lock()
+		end := min(from+some, len(e.templates.list))
+		for n := from; n < end; n++ {
+			e.expireTemplate(uint32(n))
 		}
-		if t.flows > 0 {
-			t.timeout = heldTimeout
-			t.expires = e.now + heldTimeout
-			continue
+		e.mu.Unlock()
+		if end-from < some {
+			return
 		}
-		e.dropTemplate(uint32(n))
+	}
+}
+
+func (e *Engine) expireTemplate(n uint32) {
+	t := &e.templates.list[n]
+	if t.server == nil {
+		return
+	}
+	if t.server.dead && e.sysctls.expireNodestConn {
+		e.makeStale(n)
+		t.expires = min(t.expires, e.now)
+	}
+	switch {
+	case e.now < t.expires:
+	case t.flows > 0 && t.stale && t.server.dead:
+		// It goes with the last of them.
+	case t.flows > 0:
+		t.timeout = heldTimeout
+		t.expires = e.now + heldTimeout
+	default:
+		e.dropTemplate(n)
 	}
 }
 

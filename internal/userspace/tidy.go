@@ -8,72 +8,66 @@ import (
 )
 
 // tidy does what follows from deleted and quiesced real servers: templates that
-// lead to them go from the rules, and with expire_nodest_conn their flows go from
-// conntrack. What fails is tried again by the next tidy. The write lock is held.
+// lead to them go from the rules, and with expire_nodest_conn their flows and
+// templates end. What fails is tried again by the next tidy. The write lock is
+// held.
 func (e *Engine) tidy(ctx context.Context) {
-	for _, s := range e.model.dead {
-		if s.service.persistent() && !s.forgotten {
-			err := e.rules.DeleteTemplates(ctx, s.service.id, e.marks.of(s.id))
-			if err != nil {
-				e.log.Warn("delete persistence templates of a deleted real server", "service", s.service.ServiceKey, "real_server", s.Address, "err", err)
-			}
-			s.forgotten = err == nil
-		}
-		if e.sysctls.expireNodestConn {
-			e.expireNodest(ctx, s)
-		}
-	}
-	if e.sysctls.expireQuiescentTemplate {
-		e.expireQuiescent(ctx)
-	}
-}
-
-// expireNodest ends the flows and templates of a deleted real server: the next
-// packet of the client finds no connection.
-func (e *Engine) expireNodest(ctx context.Context, s *server) {
-	e.mu.Lock()
-	flows := s.flows
-	if s.templates > 0 {
-		for n := range e.templates.list {
-			if t := &e.templates.list[n]; t.server == s {
-				t.expires = 0
-				e.makeStale(uint32(n))
-			}
-		}
-		e.expireTemplates()
-	}
-	e.mu.Unlock()
-	if flows == 0 {
+	e.forgetTemplates(ctx)
+	if !e.sysctls.expireNodestConn || len(e.model.dead) == 0 {
 		return
 	}
-	// The events of it count the flows no more.
-	err := e.table.Delete(ctx, conntrack.Filter{Mark: e.marks.of(s.id), MarkMask: e.marks.mask})
-	if err != nil {
-		e.log.Warn("end the connections of a deleted real server", "service", s.service.ServiceKey, "real_server", s.Address, "err", err)
+	for _, s := range e.model.dead {
+		e.mu.Lock()
+		flows := s.flows
+		e.mu.Unlock()
+		if flows == 0 {
+			continue
+		}
+		// The events of it count the flows no more.
+		err := e.table.Delete(ctx, conntrack.Filter{Mark: e.marks.of(s.id), MarkMask: e.marks.mask})
+		if err != nil {
+			e.log.Warn("end the connections of a deleted real server", "service", s.service.ServiceKey, "real_server", s.Address, "err", err)
+		}
 	}
+	e.expireTemplates()
 }
 
-// expireQuiescent deletes the rules' templates of real servers with weight 0.
-// Those of the engine are looked at when they are used.
-func (e *Engine) expireQuiescent(ctx context.Context) {
+// forgetTemplates deletes the rules' templates of real servers that may get no
+// more clients by them. Those of the engine are looked at when they are used.
+func (e *Engine) forgetTemplates(ctx context.Context) {
+	var gone []*server
+	var marks []uint32
+	note := func(s *server) {
+		if !s.forgotten {
+			gone, marks = append(gone, s), append(marks, e.marks.of(s.id))
+		}
+	}
+	for _, s := range e.model.dead {
+		if s.service.persistent() {
+			note(s)
+		}
+	}
 	for _, svc := range e.model.services {
 		if !svc.persistent() {
 			continue
 		}
 		for _, s := range svc.servers {
-			if s.Weight != 0 {
+			if e.sysctls.expireQuiescentTemplate && s.Weight == 0 {
+				note(s)
+			} else {
 				s.forgotten = false
-				continue
 			}
-			if s.forgotten {
-				continue
-			}
-			err := e.rules.DeleteTemplates(ctx, svc.id, e.marks.of(s.id))
-			if err != nil {
-				e.log.Warn("delete persistence templates of a quiesced real server", "service", svc.ServiceKey, "real_server", s.Address, "err", err)
-			}
-			s.forgotten = err == nil
 		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	if err := e.rules.DeleteTemplates(ctx, 0, marks...); err != nil {
+		e.log.Warn("delete persistence templates from the rules", "err", err)
+		return
+	}
+	for _, s := range gone {
+		s.forgotten = true
 	}
 }
 
