@@ -73,7 +73,7 @@ var doors = map[string][]string{
 	"github.com/ulikunitz/xz":         {"internal/vm"},
 	"golang.org/x/sys":                {"ipvs", "healthcheck", "internal", "cmd"},
 	"github.com/santhosh-tekuri":      nil,
-	"github.com/google/go-cmp":        nil,
+	"github.com/google/go-cmp":        {"internal/e2e"},
 	"pgregory.net/rapid":              nil,
 	"github.com/rogpeppe/go-internal": {"internal/e2e"},
 }
