@@ -27,6 +27,21 @@ type Abilities struct {
 	// CTTimeout gives flows IPVS's time-outs; else they have connection
 	// tracking's.
 	CTTimeout error
+	// OnePacket schedules each datagram by itself.
+	OnePacket error
+	// Route is direct routing.
+	Route error
+}
+
+// check returns why the host cannot have a service, or nil.
+func (a *Abilities) check(v *Service) error {
+	switch {
+	case v.OnePacket && a.OnePacket != nil:
+		return a.OnePacket
+	case v.Forward != ipvs.Masq:
+		return a.Route
+	}
+	return nil
 }
 
 // probe tries expressions in a table that never comes to be: it is made and
@@ -61,6 +76,14 @@ func (r *Rules) discover() error {
 	four, six := versionOf(ipvs.IPv4), versionOf(ipvs.IPv6)
 	r.able.Reject = unable("reject", errors.Join(
 		r.probe(ipvs.IPv4, exprs{four.reject()}), r.probe(ipvs.IPv6, exprs{six.reject()})))
+	for _, f := range []ipvs.Family{ipvs.IPv4, ipvs.IPv6} {
+		t := newTable(&r.opts, &r.able, f)
+		r.able.OnePacket = errors.Join(r.able.OnePacket, unable("one-packet scheduling", r.probe(f,
+			exprs{&expr.Notrack{}},
+			rule(exprs{imm(reg1, make([]byte, t.size)), imm(t.after, u32(0))}, t.rewrite(t.daddr, offDPort, true)))))
+		r.able.Route = errors.Join(r.able.Route, unable("direct routing", r.probe(f,
+			exprs{&expr.Notrack{}}, exprs{imm(reg1, make([]byte, t.size)), &expr.Dup{RegAddr: reg1}})))
+	}
 	r.able.CTTimeout = unable("ct timeout", r.probeTimeout())
 	return nil
 }

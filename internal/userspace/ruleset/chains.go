@@ -49,7 +49,12 @@ type chain struct {
 func (t *table) chains(s *shape) []chain {
 	filter, nat := nftables.ChainTypeFilter, nftables.ChainTypeNAT
 	in, out, fwd := nftables.ChainHookPrerouting, nftables.ChainHookOutput, nftables.ChainHookForward
-	return []chain{
+	settleOut := []exprs{jump(chainSettle)}
+	if s.stateless {
+		// ct state untracked goto settle_local
+		settleOut = []exprs{ofHost(chainSettleLocal), jump(chainSettle)}
+	}
+	chains := []chain{
 		{name: chainSchedule, rules: t.scheduleRules()},
 		{name: chainKeep, rules: t.keepRules()},
 		{name: chainConnect, rules: t.translateRules(s)},
@@ -58,28 +63,53 @@ func (t *table) chains(s *shape) []chain {
 		{name: chainDraw, rules: t.drawRules()},
 		{name: chainNew, rules: t.newRules(s)},
 		{name: chainSettle, rules: t.settleRules(s)},
-		{chainScheduleIn, in, filter, prioritySchedule, t.undecidedRules()},
-		{chainScheduleOut, out, filter, prioritySchedule, t.undecidedRules()},
+		{chainScheduleIn, in, filter, prioritySchedule, t.undecidedRules(s, false)},
+		{chainScheduleOut, out, filter, prioritySchedule, t.undecidedRules(s, true)},
 		{chainSettleIn, in, filter, prioritySettle, []exprs{jump(chainSettle)}},
-		{chainSettleOut, out, filter, prioritySettle, []exprs{jump(chainSettle)}},
+		{chainSettleOut, out, filter, prioritySettle, settleOut},
 		{chainTranslate, in, nat, priorityTranslate, []exprs{jump(chainConnect)}},
 		{chainTranslateO, out, nat, priorityTranslate, []exprs{jump(chainConnect)}},
 		{chainForward, fwd, filter, priorityForward, t.forwardRules()},
 	}
+	if s.stateless {
+		return append(t.statelessChains(s), chains...)
+	}
+	return chains
+}
+
+// undecided are the states of packets that may need a decision.
+func (s *shape) undecided() uint32 {
+	if s.stateless {
+		return expr.CtStateBitNEW | expr.CtStateBitUNTRACKED
+	}
+	return expr.CtStateBitNEW
 }
 
 // undecidedRules begin the schedule chains: only flows without a decision go on.
-func (t *table) undecidedRules() []exprs {
-	return []exprs{
+func (t *table) undecidedRules(s *shape, output bool) []exprs {
+	var rules []exprs
+	if s.stateless {
+		const tracked = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
+		// ct state established,related return
+		rules = append(rules, rule(ctHas(expr.CtKeySTATE, tracked), verdict(expr.VerdictReturn)))
+		if output {
+			// ct state untracked goto schedule_local
+			rules = append(rules, ofHost(chainScheduleLocal))
+		}
+		// jump known
+		rules = append(rules, jump(chainKnown))
+	}
+	return append(rules,
 		// ct state != new return
-		rule(ctIs(expr.CtKeySTATE, expr.CtStateBitNEW, 0), verdict(expr.VerdictReturn)),
+		// ct state != new,untracked return
+		rule(ctIs(expr.CtKeySTATE, s.undecided(), 0), verdict(expr.VerdictReturn)),
 		// ct status confirmed return
 		//
 		// Retransmissions, and datagrams of a flow without an answer.
 		rule(ctHas(expr.CtKeySTATUS, ctConfirmed), verdict(expr.VerdictReturn)),
 		// jump schedule
 		jump(chainSchedule),
-	}
+	)
 }
 
 // scheduleRules send the first packets of services to the queue. IPVS looks for

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // padded is v at the size of whole registers, as in a concatenation.
@@ -19,18 +21,19 @@ func (t *table) hasChain(s *Service) bool { return t.opts.FailOpen || s.Persiste
 
 // serviceElements calls yield for each element that a service has.
 func (t *table) serviceElements(s *Service, yield func(set string, e element)) {
-	set, chains := setServices, mapServices
+	set, chains, untracked := setServices, mapServices, setUntracked
 	var keys []string
 	switch k := s.Key; {
 	case k.FWMark != 0:
-		set, chains = setMarks, mapMarks
+		// Not marked yet where tracking begins.
+		set, chains, untracked = setMarks, mapMarks, ""
 		for _, p := range protocols {
 			keys = append(keys, string(append(u32(k.FWMark), padded([]byte{byte(p)})...)))
 		}
 	default:
 		key := append(k.Address.Addr().AsSlice(), padded([]byte{byte(k.Protocol)})...)
 		if k.Address.Port() == 0 {
-			set, chains = setAnyPort, mapAnyPort
+			set, chains, untracked = setAnyPort, mapAnyPort, setUntrackedAny
 		} else {
 			key = append(key, portKey(k.Address.Port())...)
 		}
@@ -38,6 +41,12 @@ func (t *table) serviceElements(s *Service, yield func(set string, e element)) {
 	}
 	for _, k := range keys {
 		yield(set, element{key: k})
+		if s.stateless() && untracked != "" {
+			yield(untracked, element{key: k})
+		}
+		if s.OnePacket {
+			yield(setEach, element{key: k})
+		}
 		if t.hasChain(s) {
 			yield(chains, element{key: k, chain: chainOf(s.ID)})
 		}
@@ -48,6 +57,12 @@ func (t *table) serviceElements(s *Service, yield func(set string, e element)) {
 func (t *table) serverElements(s Server, yield func(set string, e element)) {
 	addr := s.Address.Addr().Unmap()
 	mark := string(u32(s.Mark))
+	switch s.Forward {
+	case ipvs.Route:
+		yield(mapHosts, element{key: mark, value: string(addr.AsSlice())})
+		yield(setRouted, element{key: mark})
+		return
+	}
 	if s.Address.Port() == 0 {
 		yield(mapAnyPortServer, element{key: mark, value: string(addr.AsSlice())})
 		yield(setAnyPortSource, element{key: string(addr.AsSlice())})
@@ -56,6 +71,18 @@ func (t *table) serverElements(s Server, yield func(set string, e element)) {
 	both := endpoint(addr, s.Address.Port())
 	yield(mapServers, element{key: mark, value: both})
 	yield(setSources, element{key: both})
+}
+
+// answerElement is what leads the answers of a one-packet service's real server
+// back.
+func answerElement(s Server, v *Service) (element, bool) {
+	if !v.OnePacket || s.Forward != ipvs.Masq || s.Address.Port() == 0 {
+		return element{}, false
+	}
+	return element{
+		key:   endpoint(s.Address.Addr().Unmap(), s.Address.Port()),
+		value: endpoint(v.Key.Address.Addr().Unmap(), v.Key.Address.Port()),
+	}, true
 }
 
 // endpoint is "address . port".

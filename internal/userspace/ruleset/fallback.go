@@ -106,8 +106,6 @@ func (t *table) drawRules() []exprs {
 			meta(expr.MetaKeyPRIORITY, reg1),
 			&expr.Byteorder{SourceRegister: reg1, DestRegister: reg1, Op: expr.ByteorderHton, Len: 4, Size: 4},
 		}, through(mapShares), exprs{setMeta(expr.MetaKeyPRIORITY, reg1)}, goTo(chainPick)),
-		// meta priority set 0
-		{imm(reg1, u32(0)), setMeta(expr.MetaKeyPRIORITY, reg1)},
 	}
 }
 

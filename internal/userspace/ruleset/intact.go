@@ -125,7 +125,7 @@ func (r *Rules) verify(t *table) (string, error) {
 	}
 	want := t.expectedElements(&r.last)
 	for _, s := range t.orderedSets() {
-		if !static(s.Name) {
+		if !static(s.Name) || statelessSet(s.Name) && !t.shape.stateless {
 			continue
 		}
 		list, there, err := r.elements(s)
@@ -199,6 +199,9 @@ func (t *table) expectedElements(s *Spec) map[string]map[element]bool {
 	}
 	for _, m := range d.addedDead {
 		add(setDead, element{key: string(u32(m))})
+	}
+	for k, v := range t.answers {
+		add(mapAnswers, element{key: k, value: v})
 	}
 	return want
 }

@@ -128,7 +128,7 @@ func (r *Rules) Apply(ctx context.Context, s Spec) error {
 		return err
 	}
 	d := diff(&r.last, &s)
-	if err := d.check(&r.opts); err != nil {
+	if err := d.check(&r.opts, &r.able); err != nil {
 		return err
 	}
 	err := r.names.update(d)

@@ -48,7 +48,8 @@ const waitTime = 5 * time.Second
 func newLab(t *testing.T, o Options) *lab {
 	t.Helper()
 	netnstest.Require(t, "netns")
-	l := &lab{t: t, client: netnstest.New(t), lb: netnstest.New(t), conns: map[*netnstest.NS][]net.Conn{}}
+	l := &lab{t: t, client: netnstest.New(t), lb: netnstest.New(t)}
+	l.init()
 	netnstest.Veth(l.client, "eth0", l.lb, "client")
 	l.client.AddAddr("eth0", "198.51.100.2/24")
 	l.client.AddAddr("eth0", "2001:db8:1::2/64")
@@ -77,17 +78,24 @@ func newLab(t *testing.T, o Options) *lab {
 			l.serveUDP(s, addr, name)
 		}
 	}
+	l.open(o)
+	return l
+}
+
+func (l *lab) init() { l.conns = map[*netnstest.NS][]net.Conn{} }
+
+func (l *lab) open(o Options) {
+	l.t.Helper()
 	o.NetNS = l.lb.FD()
 	if o.Queue == 0 {
 		o.Queue = 7
 	}
-	r, err := Open(t.Context(), o)
+	r, err := Open(l.t.Context(), o)
 	if err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close() })
+	l.t.Cleanup(func() { r.Close() })
 	l.rules = r
-	return l
 }
 
 func serverAddr(version, i int) string {

@@ -7,6 +7,7 @@ import (
 
 const (
 	protoTCP  = unix.IPPROTO_TCP
+	protoUDP  = unix.IPPROTO_UDP
 	protoSCTP = unix.IPPROTO_SCTP
 )
 
@@ -15,7 +16,8 @@ func (t *table) settleRules(s *shape) []exprs {
 	inactive := t.opts.Inactive()
 	rules := []exprs{
 		// ct state new goto settle_new
-		rule(ctHas(expr.CtKeySTATE, expr.CtStateBitNEW), goTo(chainNew)),
+		// ct state new,untracked goto settle_new
+		rule(ctHas(expr.CtKeySTATE, s.undecided()), goTo(chainNew)),
 	}
 	if s.dead {
 		// ct direction original ct mark & MASK @dead drop
@@ -50,6 +52,10 @@ func (t *table) newRules(s *shape) []exprs {
 		rule(ctHas(expr.CtKeySTATUS, ctConfirmed), verdict(expr.VerdictReturn)),
 		// meta mark & MASK == MASK goto refuse
 		rule(markIs(t.opts.Mask, t.opts.Refuse()), goTo(chainRefuse)),
+	}
+	if s.stateless {
+		// meta mark & MASK == 0 meta priority set TUPLE map @flows jump known_again
+		rules = append(rules, rule(markIs(t.opts.Mask, 0), t.flow(), jump(chainRepeat)))
 	}
 	if !s.persistent {
 		// meta mark & MASK != 0 return

@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,8 +91,12 @@ type Service struct {
 	ID uint32
 	// Key says which packets belong to it.
 	Key ipvs.ServiceKey
-	// OnePacket schedules every datagram by itself; UDP alone.
+	// OnePacket schedules every datagram by itself; UDP alone, and neither for
+	// a fwmark nor for every port.
 	OnePacket bool
+	// Forward is ipvs.Masq, or ipvs.Route where real servers get packets as they
+	// are, by direct routing or in a tunnel. One service cannot have both.
+	Forward ipvs.ForwardMethod
 	// Persistent keeps templates: client to real server.
 	Persistent bool
 	// Timeout is how long a template lives after its last use.
@@ -108,10 +113,13 @@ type Service struct {
 func (s *Service) equal(o *Service) bool {
 	a, b := *s, *o
 	a.Fallback, b.Fallback = nil, nil
-	return a.ID == b.ID && a.Key == b.Key && a.OnePacket == b.OnePacket &&
+	return a.ID == b.ID && a.Key == b.Key && a.OnePacket == b.OnePacket && a.Forward == b.Forward &&
 		a.Persistent == b.Persistent && a.Timeout == b.Timeout && a.Netmask == b.Netmask &&
 		a.Signals == b.Signals && slices.Equal(s.Fallback, o.Fallback)
 }
+
+// stateless says whether connection tracking does not carry its flows.
+func (v *Service) stateless() bool { return v.OnePacket || v.Forward != ipvs.Masq }
 
 // Share is a real server's part of a service's new flows.
 type Share struct {
@@ -123,6 +131,8 @@ type Share struct {
 
 // Server is a real server of one service.
 type Server struct {
+	// Service is the ID of its service; zero if that is gone.
+	Service uint32
 	// Mark names it, within Options.Mask; neither zero nor Options.Refuse.
 	Mark uint32
 	// Address is where its packets go; port 0 keeps the packet's.
@@ -150,11 +160,11 @@ type Spec struct {
 }
 
 // check returns what is wrong with what is added, or nil.
-func (d *difference) check(o *Options) error {
+func (d *difference) check(o *Options, a *Abilities) error {
 	var errs []error
 	for i := range d.added {
 		v := &d.added[i]
-		if err := v.check(o); err != nil {
+		if err := cmp.Or(v.check(o), a.check(v)); err != nil {
 			errs = append(errs, fmt.Errorf("service %v: %w", v.Key, err))
 		}
 	}
@@ -183,6 +193,9 @@ func (v *Service) check(o *Options) error {
 		return fmt.Errorf("protocol %v", k.Protocol)
 	case v.OnePacket && k.FWMark == 0 && k.Protocol != ipvs.UDP:
 		return fmt.Errorf("one-packet scheduling of %v", k.Protocol)
+	}
+	if v.OnePacket && (v.Key.FWMark != 0 || v.Key.Address.Port() == 0) {
+		return fmt.Errorf("%w: one-packet scheduling without an address and a port", ErrUnsupported)
 	}
 	for _, f := range v.Fallback {
 		if !o.isServer(f.Mark) {

@@ -52,6 +52,8 @@ type table struct {
 	persistent int
 	// wanted counts how often each element of a shared set is wanted.
 	wanted map[string]map[element]int
+	// answers are the elements of mapAnswers.
+	answers map[string]string
 	// uses counts the services that use a chain.
 	uses map[string]int
 	// regions are the parts of mapShares that services have, by their id.
@@ -65,14 +67,14 @@ type table struct {
 func (t *table) reset() {
 	t.known, t.shape, t.persistent = false, shape{}, 0
 	t.wanted = map[string]map[element]int{setSources: {}, setAnyPortSource: {}}
-	t.uses = map[string]int{}
+	t.uses, t.answers = map[string]int{}, map[string]string{}
 	t.regions, t.free, t.used = map[uint32]uint32{}, nil, 0
 }
 
 // shape is what the rules of shared chains depend on.
 type shape struct {
-	persistent, dead, allEvents bool
-	timeouts                    ipvs.Timeouts
+	persistent, dead, allEvents, stateless bool
+	timeouts                               ipvs.Timeouts
 }
 
 func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
@@ -96,6 +98,7 @@ func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
 	t.addSet(mapTemplates, concat(mark), mark, t.addr)
 	templates := t.sets[mapTemplates]
 	templates.HasTimeout, templates.Dynamic, templates.Size = true, true, maxTemplates
+	t.addStatelessSets()
 	return t
 }
 
@@ -121,4 +124,4 @@ func concat(types ...nftables.SetDatatype) *nftables.SetDatatype {
 }
 
 // static says whether the elements of a set are all lbd's to write.
-func static(name string) bool { return name != mapTemplates }
+func static(name string) bool { return name != mapTemplates && name != mapFlows }

@@ -27,9 +27,15 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 		}
 	}
 	next := shape{persistent: t.persistent > 0, dead: len(s.Dead) > 0, allEvents: s.AllEvents, timeouts: timeoutsOf(s.Timeouts)}
+	// Once there, it stays: its base chains are not deleted.
+	next.stateless = t.shape.stateless || slices.ContainsFunc(d.added, func(v Service) bool { return v.stateless() })
 	shared := t.chains(&next)
 	if full {
-		if err := r.adopt(t, shared); err != nil {
+		if err := r.adopt(t, shared, next.stateless); err != nil {
+			return err
+		}
+	} else if next.stateless && !t.shape.stateless {
+		if err := r.create(t, shared, true, statelessSet); err != nil {
 			return err
 		}
 	}
@@ -58,6 +64,11 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 	edits := newChanges()
 	if err := t.edit(edits, d); err != nil {
 		return err
+	}
+	if next.stateless {
+		if err := t.editAnswers(edits, s); err != nil {
+			return err
+		}
 	}
 	// A chain must be there before an element names it, and before it is jumped
 	// to: a service's own comes last.
@@ -205,7 +216,7 @@ func (r *Rules) exists(t *table) (bool, error) {
 // adopt makes an empty table out of whatever there is, which an earlier lbd may
 // have left. Nothing of it is trusted: all chains and sets are emptied, and
 // chains of services are deleted. Base chains and templates stay.
-func (r *Rules) adopt(t *table, shared []chain) error {
+func (r *Rules) adopt(t *table, shared []chain, stateless bool) error {
 	there, err := r.exists(t)
 	if err != nil {
 		return err
@@ -228,19 +239,79 @@ func (r *Rules) adopt(t *table, shared []chain) error {
 			}
 		}
 	}
-	for i := range shared {
-		r.nft.AddChain(shared[i].nft(t))
-	}
-	for _, s := range t.orderedSets() {
-		if err := r.nft.AddSet(s, nil); err != nil {
-			return err
-		}
-		if there && static(s.Name) {
-			r.nft.FlushSet(s)
-		}
+	if err := r.create(t, shared, there, func(set string) bool { return stateless || !statelessSet(set) }); err != nil {
+		return err
 	}
 	for _, name := range stale {
 		r.nft.DelChain(&nftables.Chain{Name: name, Table: t.nft})
 	}
 	return nil
+}
+
+// create makes sure of chains, and of the sets that satisfy which; old ones are
+// emptied.
+func (r *Rules) create(t *table, shared []chain, old bool, which func(set string) bool) error {
+	for i := range shared {
+		r.nft.AddChain(shared[i].nft(t))
+	}
+	for _, s := range t.orderedSets() {
+		if !which(s.Name) {
+			continue
+		}
+		if err := r.nft.AddSet(s, nil); err != nil {
+			return err
+		}
+		if old && static(s.Name) {
+			r.nft.FlushSet(s)
+		}
+	}
+	return nil
+}
+
+// editAnswers collects the edits of mapAnswers.
+func (t *table) editAnswers(c *changes, s *Spec) error {
+	want, err := t.wantedAnswers(s)
+	if err != nil {
+		return err
+	}
+	for k, v := range t.answers {
+		if want[k] != v {
+			c.remove(mapAnswers, element{key: k, value: v})
+		}
+	}
+	for k, v := range want {
+		if t.answers[k] != v {
+			c.insert(mapAnswers, element{key: k, value: v})
+		}
+	}
+	t.answers = want
+	return nil
+}
+
+// wantedAnswers are the elements of mapAnswers for a Spec. Where answers come
+// from must tell which service they belong to.
+func (t *table) wantedAnswers(s *Spec) (map[string]string, error) {
+	each := map[uint32]*Service{}
+	for i := range s.Services {
+		if v := &s.Services[i]; v.OnePacket && v.Key.Family == t.is {
+			each[v.ID] = v
+		}
+	}
+	want := map[string]string{}
+	if len(each) == 0 {
+		return want, nil
+	}
+	for _, v := range s.Servers {
+		if each[v.Service] == nil {
+			continue
+		}
+		e, ok := answerElement(v, each[v.Service])
+		if was, taken := want[e.key]; ok && taken && was != e.value {
+			return nil, fmt.Errorf("real server %v answers for two one-packet services", v.Address)
+		}
+		if ok {
+			want[e.key] = e.value
+		}
+	}
+	return want, nil
 }
