@@ -5,6 +5,7 @@ import (
 
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
 )
 
 // Engine is where scheduling happens.
@@ -90,17 +91,8 @@ type Userspace struct {
 	MarkMask, CTStateMask uint32
 	// Overhead is how lc, wlc and those after them count a real server's
 	// connections.
-	Overhead Overhead
+	Overhead sched.Overhead
 }
-
-// Overhead is a formula of the load of a real server.
-type Overhead string
-
-// The formulas of Linux, before and after "ipvs: add totalconns for dest".
-const (
-	OverheadTotal    Overhead = "total"    // 256 * active + all
-	OverheadInactive Overhead = "inactive" // 256 * active + inactive
-)
 
 // VirtualService is one virtual service of a Config.
 type VirtualService struct {

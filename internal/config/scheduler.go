@@ -2,29 +2,36 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
 )
 
-const (
-	kernelSchedulerList    = "rr, wrr, lc, wlc, lblc, lblcr, dh, sh, mh, sed, nq, fo, ovf, twos"
-	userspaceSchedulerList = "swrr, wlc-fair, ring, random, wrandom, p2c, least-time, least-active"
+// kernelSchedulers are those that Linux and the userspace engine have. The kernel
+// may have others, built by hand; only asking it tells. userspaceSchedulers are
+// those that the userspace engine has besides, tieSchedulers those of both in
+// which real servers can be equal.
+var (
+	kernelSchedulers    = schedulers(func(i sched.Info) bool { return i.Kernel })
+	userspaceSchedulers = schedulers(func(i sched.Info) bool { return !i.Kernel })
+	tieSchedulers       = schedulers(func(i sched.Info) bool { return i.Ties })
 )
 
-// kernelSchedulers are those of Linux. The kernel may have others, built by
-// hand; only asking it tells.
-var kernelSchedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "mh", "sed", "nq", "fo", "ovf", "twos"}
+func schedulers(pick func(sched.Info) bool) []string {
+	var names []string
+	for _, i := range sched.Schedulers() {
+		if pick(i) {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
 
-// userspaceSchedulers are those that the userspace engine has besides.
-var userspaceSchedulers = []string{"swrr", "wlc-fair", "ring", "random", "wrandom", "p2c", "least-time", "least-active"}
-
-// tiesFirst is what the kernel does. It is no part of a scheduler's name.
-const tiesFirst = "first"
-
-// hasTies says whether the scheduler compares real servers, so that some can be
-// equal.
-func hasTies(s ipvs.Scheduler) bool {
-	return slices.Contains([]ipvs.Scheduler{"lc", "wlc", "sed", "nq", "least-time", "least-active"}, s)
+// and prints "a, b and c".
+func and(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
 // maxSchedulerName is IP_VS_SCHEDNAME_MAXLEN less the final zero.

@@ -3,6 +3,8 @@ package config
 import (
 	"math"
 	"slices"
+
+	"github.com/lbd-project/lbd/sched"
 )
 
 // keyKind is the type of a key's value.
@@ -163,9 +165,9 @@ var serviceKeys = []key{
 	{name: "protocol", kind: kindString, def: "tcp", enum: []string{"tcp", "udp", "sctp"},
 		doc: "Protocol; not with fwmark."},
 	{name: "scheduler", kind: kindString, def: "wlc", example: "wlc",
-		doc: "How a real server is chosen. Both engines have " + kernelSchedulerList + "; the kernel may have others, and the userspace engine has " + userspaceSchedulerList + ". To change it leaves the service without a scheduler in the kernel for an instant, some tens of milliseconds, in which new connections are refused."},
-	{name: "ties", kind: kindString, def: tiesFirst, enum: []string{tiesFirst, "round-robin", "random"},
-		doc: "Which of several real servers that are equal to lc, wlc, sed, nq, least-time or least-active gets a connection: the first, as in the kernel, each in turn, or one at random. Only the userspace engine has a choice."},
+		doc: "How a real server is chosen. Both engines have " + and(kernelSchedulers) + "; the kernel may have others, and the userspace engine has " + and(userspaceSchedulers) + ". To change it leaves the service without a scheduler in the kernel for an instant, some tens of milliseconds, in which new connections are refused."},
+	{name: "ties", kind: kindString, def: sched.TiesFirst.String(), enum: []string{sched.TiesFirst.String(), sched.TiesRoundRobin.String(), sched.TiesRandom.String()},
+		doc: "Which of several real servers that are equal gets a connection: the first, as in the kernel, each in turn, or one at random. Only the userspace engine has a choice, with the schedulers " + and(tieSchedulers) + "."},
 	{name: "scheduler_flags", kind: kindWords, enum: []string{"sh-port", "sh-fallback", "mh-port", "mh-fallback"},
 		doc: "Flags of sh and mh: hash the client's port too; take another real server where the chosen one has weight 0."},
 	{name: "persistence", kind: kindObject, null: true, object: persistenceObject, off: true,
@@ -224,8 +226,8 @@ var userspaceObject = newObject("userspace", []key{
 		doc: "Packets of new connections that wait in a queue. What comes while it is full is decided by fail_open."},
 	{name: "fail_open", kind: kindBool, def: "true",
 		doc: "New connections that lbd cannot schedule, because a queue is full or lbd is not running, go to a real server by weight alone. With false their packets are dropped, and TCP clients try again."},
-	{name: "overhead", kind: kindString, def: string(OverheadTotal), enum: []string{string(OverheadTotal), string(OverheadInactive)},
-		doc: "How lc, wlc and lblc, lblcr, twos, ovf weigh a real server's connections: total is 256 times the active ones and all, as in Linux 6.1.187, 6.12.105 and later, inactive is 256 times the active ones and the inactive, as before."},
+	{name: "overhead", kind: kindString, def: sched.OverheadTotal.String(), enum: []string{sched.OverheadTotal.String(), sched.OverheadInactive.String()},
+		doc: "How lc, wlc, lblc, lblcr and twos weigh a real server's connections, and when its thresholds hold: total is 256 times the active ones and all, as in Linux 6.1.187, 6.12.105 and later, inactive is 256 times the active ones and the inactive, as before."},
 })
 
 var topObject = newObject("the file", []key{

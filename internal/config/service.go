@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
 )
 
 // serviceDraft is a virtual service while its keys are read, or what services
@@ -157,7 +158,7 @@ func (p *parser) schedulerName(k *key, v *node) (ipvs.Scheduler, bool) {
 	}
 	for _, s := range userspaceSchedulers {
 		if s == v.value {
-			p.refuse(EngineKernel, v, "scheduler: %s is of the userspace engine alone: the kernel has %s", s, kernelSchedulerList)
+			p.refuse(EngineKernel, v, "scheduler: %s is of the userspace engine alone: the kernel has %s", s, and(kernelSchedulers))
 			return ipvs.Scheduler(s), true
 		}
 	}
@@ -373,7 +374,7 @@ func (p *parser) attributes(d *serviceDraft, svc *VirtualService) {
 			p.errorf(word, "scheduler_flags: %s is of the scheduler %s, which is %s here", word.value, of, d.scheduler)
 		}
 	}
-	if d.ties != tiesFirst && d.ties != "" {
+	if d.ties != sched.TiesFirst.String() && d.ties != "" {
 		p.breakTies(d, svc)
 	}
 	if d.onePacket {
@@ -391,11 +392,11 @@ func (p *parser) attributes(d *serviceDraft, svc *VirtualService) {
 func (p *parser) breakTies(d *serviceDraft, svc *VirtualService) {
 	at := orNode(d.tiesAt, d.at)
 	switch {
-	case hasTies(d.scheduler):
+	case slices.Contains(tieSchedulers, string(d.scheduler)):
 		p.refuse(EngineKernel, at, "ties: %s is of the userspace engine alone: in the kernel the first real server wins", d.ties)
 		svc.Scheduler += ipvs.Scheduler(":" + d.ties)
 	case d.tiesAt != nil && d.scheduler != "":
-		p.errorf(at, "ties: scheduler %s does not compare real servers: ties are for %s", d.scheduler, "lc, wlc, sed, nq, least-time and least-active")
+		p.errorf(at, "ties: scheduler %s finds no real servers equal: ties are for %s", d.scheduler, and(tieSchedulers))
 	}
 }
 

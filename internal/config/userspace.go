@@ -42,8 +42,9 @@ func (p *parser) setUserspace(k *key, v *node) {
 	case "fail_open":
 		u.FailOpen, _ = p.boolean(k, v)
 	case "overhead":
-		s, _ := p.word(k, v)
-		u.Overhead = Overhead(s)
+		if s, ok := p.word(k, v); ok {
+			_ = u.Overhead.UnmarshalText([]byte(s)) // the schema has no other words
+		}
 	default:
 		panic(unhandled(k))
 	}

@@ -132,7 +132,7 @@ func TestReloadRefused(t *testing.T) {
 		{"engine", goodFile + "engine: kernel\n", `engine: changed from "auto" to "kernel", which needs a restart of lbd`},
 		{"userspace", goodFile + "userspace: {queues: 2}\n", `userspace: changed from "{Queues:1 `},
 		{"other engine", strings.Replace(goodFile, "    real", "    scheduler: p2c\n    real", 1),
-			`lbd.yaml:5:16: scheduler: p2c is of the userspace engine alone: the kernel has rr, wrr, lc, wlc, lblc, lblcr, dh, sh, mh, sed, nq, fo, ovf, twos (the kernel engine runs here)`},
+			`lbd.yaml:5:16: scheduler: p2c is of the userspace engine alone: the kernel has rr, wrr, lc, wlc, sed, nq, fo, ovf, sh, dh, mh, lblc, lblcr and twos (the kernel engine runs here)`},
 		{"gone", "", "no such file or directory"},
 		{"named pipe", "", "is a named pipe, want a regular file"},
 	} {

@@ -10,7 +10,6 @@ import (
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/userspace"
 	"github.com/lbd-project/lbd/ipvs"
-	"github.com/lbd-project/lbd/sched"
 )
 
 // marksOf returns what the rules of the userspace engine are made with.
@@ -29,7 +28,7 @@ func openUserspace(u config.Userspace, left memory.Marks, f *memory.EngineFile, 
 		o := userspace.Options{
 			MarkMask: u.MarkMask, StateMask: u.CTStateMask,
 			QueueBase: u.QueueBase, Queues: u.Queues, QueueLength: u.QueueLength,
-			FailOpen: u.FailOpen, Overhead: overheads[u.Overhead], Store: f, Logger: log,
+			FailOpen: u.FailOpen, Overhead: u.Overhead, Store: f, Logger: log,
 		}
 		return openEngine(ctx, p, o)
 	}
@@ -43,11 +42,6 @@ func reopenUserspace(left memory.Marks, f *memory.EngineFile, log *slog.Logger) 
 			FailOpen: true, Store: f, Logger: log,
 		})
 	}
-}
-
-var overheads = map[config.Overhead]sched.Overhead{
-	config.OverheadTotal:    sched.OverheadTotal,
-	config.OverheadInactive: sched.OverheadInactive,
 }
 
 func openEngine(ctx context.Context, p place, o userspace.Options) (*opened, error) {
