@@ -72,6 +72,11 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	if onePacket(&svc.Service) && in.Protocol == uint8(ipvs.UDP) {
 		return r.once(svc, p)
 	}
+	if svc.signals {
+		// What was answered a moment ago matters.
+		e.setTime()
+		e.drain()
+	}
 	st := initialState(in.Protocol)
 	var before *server
 	if f := e.flows.Get(&in.Tuple); f != nil {
@@ -199,6 +204,10 @@ func (e *Engine) release(f *flowtable.Flow) {
 func (e *Engine) uncount(f *flowtable.Flow) {
 	if s := e.model.server(f.Server); s != nil {
 		s.flows--
+		if len(e.requests) > 0 {
+			t := f.Tuple()
+			e.endRequest(&t, s, false)
+		}
 		if !s.service.table.Count(s.sched, f.State, sched.Uncounted) {
 			e.underflow(s)
 		}

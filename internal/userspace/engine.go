@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/nfqueue"
 	"github.com/lbd-project/lbd/internal/userspace/flowtable"
 	"github.com/lbd-project/lbd/internal/userspace/ruleset"
@@ -95,9 +96,9 @@ type Engine struct {
 	opt   Options
 	log   *slog.Logger
 	marks marks
-	// inactive is the bit of connection marks that says so.
-	inactive uint32
-	rand     rand.Source
+	// inactive and busy are the bits of connection marks that say so.
+	inactive, busy uint32
+	rand           rand.Source
 	// clock is monotonic, since the engine was opened.
 	clock func() time.Duration
 
@@ -129,8 +130,11 @@ type Engine struct {
 	model     model
 	flows     *flowtable.Table
 	templates templates
-	timeouts  ipvs.Timeouts
-	sysctls   sysctls
+	// requests are the flows of which a request waits for its answer, and since
+	// when.
+	requests map[flow.Tuple]time.Duration
+	timeouts ipvs.Timeouts
+	sysctls  sysctls
 	// now and tick are the time, as of the last tick of a queue.
 	now  time.Duration
 	tick uint32
@@ -181,10 +185,12 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	inactive := o.StateMask & -o.StateMask
 	start := time.Now()
 	e := &Engine{
 		opt: o, log: o.Logger, marks: m,
-		inactive:    o.StateMask & -o.StateMask,
+		inactive:    inactive,
+		busy:        (o.StateMask &^ inactive) & -(o.StateMask &^ inactive),
 		rand:        random,
 		clock:       func() time.Duration { return time.Since(start) },
 		writes:      make(chan struct{}, 1),
@@ -192,6 +198,7 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		model:       newModel(m),
 		flows:       flowtable.New(random.Uint64()),
 		templates:   newTemplates(),
+		requests:    make(map[flow.Tuple]time.Duration),
 		timeouts:    defaultTimeouts,
 		sysctls:     defaultSysctls,
 		urgent:      make(chan struct{}, 1),

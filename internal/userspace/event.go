@@ -94,6 +94,7 @@ func (e *Engine) seen(ev *conntrack.Event, s *server) {
 	}
 	f.Generation = e.generation
 	e.account(f, s, ev)
+	e.signal(ev, s, st)
 	if f.State != st {
 		if !s.service.table.Count(s.sched, f.State, st) {
 			e.underflow(s)
@@ -116,6 +117,7 @@ func (e *Engine) adopt(f *flowtable.Flow, s *server, ev *conntrack.Event, st sch
 		e.countConnection(s.service, s)
 		e.account(f, s, ev)
 	}
+	e.signal(ev, s, st)
 	if s.service.persistent() {
 		src := ev.Orig.Src()
 		n := e.adoptTemplate(s, src, s.service.Persistence.Timeout)

@@ -216,6 +216,8 @@ func (k *kernel) end(tu flow.Tuple) {
 	}
 }
 
+func (k *kernel) sendUpdate(en *entry) { k.send(conntrack.Update, en) }
+
 func (k *kernel) send(kind conntrack.Kind, en *entry) {
 	if k.lose != nil && k.lose() {
 		k.lost, k.everLost = true, true
