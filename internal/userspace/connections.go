@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -36,7 +37,12 @@ func (e *Engine) Connections(ctx context.Context) iter.Seq2[ipvs.Connection, err
 			yield(ipvs.Connection{}, &ipvs.Error{Op: "read connections", Err: err})
 			return
 		}
-		for _, c := range e.listTemplates() {
+		list, err := e.listRouted(ctx)
+		if err != nil {
+			yield(ipvs.Connection{}, &ipvs.Error{Op: "read connections", Err: err})
+			return
+		}
+		for _, c := range append(list, e.listTemplates()...) {
 			if !yield(c, nil) {
 				return
 			}
@@ -60,6 +66,39 @@ func (e *Engine) connection(ev *conntrack.Event) (ipvs.Connection, bool) {
 		State:    stateName(ev),
 		Expires:  ev.Timeout,
 	}, true
+}
+
+// listRouted returns the flows of real servers that get packets as they are. Only
+// whether they close is known of them.
+func (e *Engine) listRouted(ctx context.Context) (list []ipvs.Connection, err error) {
+	e.mu.Lock()
+	any := e.model.routed
+	e.mu.Unlock()
+	if !any {
+		return nil, nil
+	}
+	err = e.rules.Flows(ctx, func(v *ruleset.Flow) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		s := e.model.server(e.marks.id(v.Mark))
+		if s == nil {
+			return
+		}
+		state := "UDP"
+		switch {
+		case v.Protocol == uint8(ipvs.UDP):
+		case v.Inactive:
+			state = "FIN_WAIT"
+		default:
+			state = "ESTABLISHED"
+		}
+		list = append(list, ipvs.Connection{
+			Protocol: ipvs.Protocol(v.Protocol),
+			Client:   netip.AddrPortFrom(v.Src(), v.SrcPort), Virtual: netip.AddrPortFrom(v.Dst(), v.DstPort),
+			Server: s.Address, State: state, Expires: v.Expires,
+		})
+	})
+	return list, err
 }
 
 // tcpStates are IPVS's names for conntrack's states, by enum tcp_conntrack: from

@@ -33,6 +33,10 @@ func (r *reader) answer(p *nfqueue.Packet) nfqueue.Verdict {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if r.info.FIN || r.info.RST {
+		e.closeRouted(&r.info.Tuple)
+		return pass
+	}
 	svc := e.model.find(&r.info.Tuple, p.Mark&^e.marks.mask)
 	if svc == nil {
 		return pass

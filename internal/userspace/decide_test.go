@@ -206,6 +206,27 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestOnePacket schedules each datagram by itself, and counts none.
+func TestOnePacket(t *testing.T) {
+	g := newRig(t)
+	svc := udpService("192.0.2.10:53")
+	svc.Scheduler, svc.Flags = "rr", ipvs.FlagOnePacket
+	g.apply(addOp(svc), add(svc, one, 1), add(svc, two, 1))
+	tu := tupleTo(svc, "198.51.100.1:1000")
+	got := make(map[uint32]int)
+	for range 10 {
+		got[g.queue(tu, 0)]++
+	}
+	if len(got) != 2 || got[0x100] != 5 || got[0x200] != 5 {
+		t.Errorf("datagrams by mark: want 5 each, got %v", got)
+	}
+	g.counts(svc.ServiceKey, map[string]string{one: "0/0/0", two: "0/0/0"})
+	s := g.engine.model.services[svc.ServiceKey].traffic.stats()
+	if s.Connections != 10 || s.PacketsIn != 10 || s.BytesIn != 600 {
+		t.Errorf("statistics: want 10 connections and packets, 600 bytes, got %+v", s)
+	}
+}
+
 // TestAnswerAllocates takes flows in and out again.
 func TestAnswerAllocates(t *testing.T) {
 	g := newRig(t)

@@ -65,6 +65,8 @@ type rules interface {
 	Intact(ctx context.Context) (bool, error)
 	Templates(ctx context.Context) ([]ruleset.Template, error)
 	DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error
+	Flows(ctx context.Context, visit func(*ruleset.Flow)) error
+	DeleteFlows(ctx context.Context, marks ...uint32) error
 	Remove(ctx context.Context) error
 	Close() error
 }

@@ -81,46 +81,51 @@ func (e *Engine) seen(ev *conntrack.Event, s *server) {
 	f, made := e.flows.Insert(&ev.Orig)
 	switch {
 	case made:
-		e.adopt(f, s, ev, st)
-		return
+		e.adopt(f, s, st)
 	case f.Server != s.id:
 		if e.tick-f.Born <= settleTicks {
 			return // what was decided a moment ago is not in conntrack yet
 		}
 		e.release(f)
 		f, _ = e.flows.Insert(&ev.Orig)
-		e.adopt(f, s, ev, st)
-		return
+		e.adopt(f, s, st)
+		made = true
+	default:
+		f.Generation = e.generation
+		e.move(f, s, st)
 	}
-	f.Generation = e.generation
+	if made && e.starting {
+		// What it sent until now is in nobody's statistics.
+		setAccounted(f, ev)
+	}
 	e.account(f, s, ev)
 	e.signal(ev, s, st)
-	if f.State != st {
-		if !s.service.table.Count(s.sched, f.State, st) {
-			e.underflow(s)
-		}
-		f.State = st
+}
+
+// move counts a flow in another state.
+func (e *Engine) move(f *flowtable.Flow, s *server, st sched.State) {
+	if f.State == st {
+		return
 	}
+	if !s.service.table.Count(s.sched, f.State, st) {
+		e.underflow(s)
+	}
+	f.State = st
 }
 
 // adopt fills in a flow that nobody here decided on: one of the rules that
 // balance without lbd, or one that was there before.
-func (e *Engine) adopt(f *flowtable.Flow, s *server, ev *conntrack.Event, st sched.State) {
+func (e *Engine) adopt(f *flowtable.Flow, s *server, st sched.State) {
 	f.Server, f.State, f.Generation = s.id, st, e.generation
-	f.Born = e.tick - settleTicks - 1 // conntrack has it
+	f.Born = e.tick - settleTicks - 1 // the kernel has it
 	s.flows++
 	s.service.table.Count(s.sched, sched.Uncounted, st)
-	if e.starting {
-		// What it sent until now is in nobody's statistics.
-		setAccounted(f, ev)
-	} else {
+	if !e.starting {
 		e.countConnection(s.service, s)
-		e.account(f, s, ev)
 	}
-	e.signal(ev, s, st)
 	if s.service.persistent() {
-		src := ev.Orig.Src()
-		n := e.adoptTemplate(s, src, s.service.Persistence.Timeout)
+		t := f.Tuple()
+		n := e.adoptTemplate(s, t.Src(), s.service.Persistence.Timeout)
 		if e.templates.list[n].server == s {
 			f.Template = n
 			e.templates.list[n].flows++

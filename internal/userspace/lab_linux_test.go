@@ -25,6 +25,7 @@ import (
 type lab struct {
 	t                testing.TB
 	client, balancer *netnstest.NS
+	hub              *netnstest.NS
 	servers          []*labServer
 	engine           *Engine
 	store            *fakeStore
@@ -52,6 +53,7 @@ func newLab(t testing.TB, servers int) *lab {
 	netnstest.Require(t, "netns", "nfqueue")
 	l := &lab{t: t, client: netnstest.New(t), balancer: netnstest.New(t), store: &fakeStore{}}
 	hub := netnstest.New(t)
+	l.hub = hub
 	hub.AddBridge("br0")
 	netnstest.Veth(l.client, "eth0", l.balancer, "front")
 	netnstest.Veth(l.balancer, "back", hub, "balancer")
@@ -94,6 +96,26 @@ func newLab(t testing.TB, servers int) *lab {
 		}
 	})
 	return l
+}
+
+// route lets the servers' answers reach the client without the balancer, and
+// gives them the VIPs.
+func (l *lab) route() {
+	l.t.Helper()
+	netnstest.Veth(l.client, "eth1", l.hub, "client")
+	l.hub.AddPort("br0", "client")
+	l.client.AddAddr("eth1", "10.0.0.100/24")
+	l.client.AddAddr("eth1", "fd00::100/64")
+	for _, s := range l.servers {
+		s.ns.SetSysctl("net.ipv4.conf.all.arp_ignore", "1")
+		s.ns.SetSysctl("net.ipv4.conf.all.arp_announce", "2")
+		s.ns.AddRoute("198.51.100.0/24", "10.0.0.100")
+		s.ns.AddRoute("2001:db8:1::/64", "fd00::100")
+		for _, a := range []string{labVIP4 + "/32", labVIP6 + "/128"} {
+			s.ns.AddAddr("lo", a)
+			s.serveUDP(netip.AddrPortFrom(netip.MustParsePrefix(a).Addr(), labPort))
+		}
+	}
 }
 
 func (s *labServer) serveTCP(port int) {

@@ -17,6 +17,9 @@ type model struct {
 	// marked and anyPort say that there are services by mark, and with port 0:
 	// look-ups that most packets can do without.
 	marked, anyPort bool
+	// routed says that there are real servers, dead ones included, that get
+	// packets as they are.
+	routed bool
 	// servers are all real servers by their numbers, dead ones included; nil where
 	// there is none.
 	servers []*server
@@ -101,10 +104,13 @@ func (m *model) setServer(id uint32, s *server) {
 
 // noteKinds brings marked and anyPort up to date.
 func (m *model) noteKinds() {
-	m.marked, m.anyPort = false, false
+	m.marked, m.anyPort, m.routed = false, false, false
 	for k := range m.services {
 		m.marked = m.marked || k.FWMark != 0
 		m.anyPort = m.anyPort || k.FWMark == 0 && k.Address.Port() == 0
+	}
+	for _, s := range m.servers {
+		m.routed = m.routed || s != nil && routed(&s.Destination)
 	}
 }
 

@@ -63,6 +63,9 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 		break
 	}
+	if err := e.dumpRouted(ctx); err != nil {
+		return fmt.Errorf("count the connections that there are: %w", err)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.drain()

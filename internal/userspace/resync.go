@@ -50,6 +50,9 @@ func (e *Engine) resync(ctx context.Context) error {
 			e.seen(ev, s)
 		}
 	})
+	if err == nil {
+		err = e.dumpRouted(ctx)
+	}
 	if err != nil {
 		return err // entries may be missing in what came
 	}

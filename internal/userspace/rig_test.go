@@ -287,6 +287,7 @@ type fakeRules struct {
 	applied   int
 	abilities ruleset.Abilities
 	templates []ruleset.Template
+	flows     []ruleset.Flow
 	intact    bool
 	// fail is returned by Apply, before is called by it.
 	fail   error
@@ -315,6 +316,18 @@ func (r *fakeRules) DeleteTemplates(ctx context.Context, service uint32, marks .
 	r.templates = slices.DeleteFunc(r.templates, func(t ruleset.Template) bool {
 		return (service == 0 || t.Service == service) && slices.Contains(marks, t.Mark)
 	})
+	return nil
+}
+
+func (r *fakeRules) Flows(ctx context.Context, visit func(*ruleset.Flow)) error {
+	for _, v := range r.flows {
+		visit(&v)
+	}
+	return nil
+}
+
+func (r *fakeRules) DeleteFlows(ctx context.Context, marks ...uint32) error {
+	r.flows = slices.DeleteFunc(r.flows, func(v ruleset.Flow) bool { return slices.Contains(marks, v.Mark) })
 	return nil
 }
 

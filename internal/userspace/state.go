@@ -96,6 +96,10 @@ func (d *draft) state() serviceState {
 	return st
 }
 
+// routed says whether a real server gets packets as they are, so that connection
+// tracking does not carry its flows.
+func routed(d *ipvs.Destination) bool { return d.Forward != ipvs.Masq }
+
 // spec returns the rules for a state.
 func (e *Engine) spec(st *state) ruleset.Spec {
 	spec := ruleset.Spec{
@@ -103,9 +107,10 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 		Timeouts:  e.timeouts,
 		AllEvents: e.allEvents.Load(),
 	}
-	server := func(s *serverState) {
+	live := make(map[uint32]bool, len(st.services))
+	server := func(s *serverState, service uint32) {
 		spec.Servers = append(spec.Servers, ruleset.Server{
-			Mark: e.marks.of(s.id), Address: s.Address, Forward: s.Forward, Tunnel: s.Tunnel,
+			Service: service, Mark: e.marks.of(s.id), Address: s.Address, Forward: s.Forward, Tunnel: s.Tunnel,
 		})
 	}
 	for i := range st.services {
@@ -119,15 +124,23 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 			Signals:    readsSignals(s.Scheduler),
 		}
 		for j := range s.servers {
-			server(&s.servers[j])
+			server(&s.servers[j], s.id)
+			if routed(&s.servers[j].Destination) {
+				rs.Forward = ipvs.Route
+			}
 			if w := s.servers[j].Weight; w > 0 {
 				rs.Fallback = append(rs.Fallback, ruleset.Share{Mark: e.marks.of(s.servers[j].id), Weight: w})
 			}
 		}
+		live[s.id] = true
 		spec.Services = append(spec.Services, rs)
 	}
 	for i := range st.dead {
-		server(&st.dead[i].serverState)
+		d, service := &st.dead[i], uint32(0)
+		if live[d.serviceID] {
+			service = d.serviceID
+		}
+		server(&d.serverState, service)
 		spec.Dead = append(spec.Dead, e.marks.of(st.dead[i].id))
 	}
 	return spec

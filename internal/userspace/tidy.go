@@ -16,6 +16,7 @@ func (e *Engine) tidy(ctx context.Context) {
 	if !e.sysctls.expireNodestConn || len(e.model.dead) == 0 {
 		return
 	}
+	var routedMarks []uint32
 	for _, s := range e.model.dead {
 		e.mu.Lock()
 		flows := s.flows
@@ -23,10 +24,19 @@ func (e *Engine) tidy(ctx context.Context) {
 		if flows == 0 {
 			continue
 		}
+		if routed(&s.Destination) {
+			routedMarks = append(routedMarks, e.marks.of(s.id))
+			continue
+		}
 		// The events of it count the flows no more.
 		err := e.table.Delete(ctx, conntrack.Filter{Mark: e.marks.of(s.id), MarkMask: e.marks.mask})
 		if err != nil {
 			e.log.Warn("end the connections of a deleted real server", "service", s.service.ServiceKey, "real_server", s.Address, "err", err)
+		}
+	}
+	if len(routedMarks) > 0 {
+		if err := e.rules.DeleteFlows(ctx, routedMarks...); err != nil {
+			e.log.Warn("end the connections of deleted real servers", "err", err)
 		}
 	}
 	e.expireTemplates()
