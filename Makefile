@@ -19,7 +19,7 @@ STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build demo test test-unit test-netns test-kernel test-kernel-matrix \
-	bench-apply bench-userspace bench-headline bench-sched lint generate clean FORCE
+	bench-apply bench-userspace bench-headline bench-sched soak lint generate clean FORCE
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ $(BIN)/bench-headline: FORCE
 $(BIN)/bench-sched: FORCE
 	$(BUILD) -o $@ ./internal/bench/sched
 
+$(BIN)/soak: FORCE
+	$(BUILD) -o $@ ./internal/bench/soak
+
 $(BIN)/bench-%: internal/bench/load/%.c
 	@mkdir -p $(BIN)
 	$(CC) $(CFLAGS) -o $@ $<
@@ -95,6 +98,9 @@ bench-headline: deps build $(BIN)/bench-headline $(LOAD) $(BIN)/vmrun ## show wh
 
 bench-sched: $(BIN)/bench-sched ## time the schedulers beside plain scans
 	$(BIN)/bench-sched
+
+soak: deps build $(BIN)/soak $(LOAD) ## a million connections through lbd, while what it balances keeps changing
+	$(BIN)/soak
 
 test: deps ## every tier: unit, namespaces, kernel
 	@$(MAKE) --no-print-directory test-unit test-netns test-kernel

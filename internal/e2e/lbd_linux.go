@@ -161,6 +161,14 @@ func (d *LBD) Signal(sig os.Signal) error {
 	return d.cmd.Process.Signal(sig)
 }
 
+// PID returns the number of the process, 0 when it does not run.
+func (d *LBD) PID() int {
+	if !d.Running() {
+		return 0
+	}
+	return d.cmd.Process.Pid
+}
+
 // Kill ends lbd with SIGKILL, if it runs, and waits for its end.
 func (d *LBD) Kill() {
 	if d.Running() {
