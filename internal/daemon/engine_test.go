@@ -190,7 +190,8 @@ func TestEngineTask(t *testing.T) {
 				return nil
 			}
 		}
-		p := r.startFile(writeFile(t, goodFile))
+		path := writeFile(t, goodFile)
+		p := r.startFile(path)
 		st := p.mustStatus()
 		if st.Engine != "userspace" || st.EngineVersion != "native queue" || !slices.Contains(st.Warnings, "the queue is full") {
 			t.Errorf("status: want the engine and its warning, got %+v", st)
@@ -203,6 +204,11 @@ func TestEngineTask(t *testing.T) {
 		rep, err := p.Check(t.Context(), api.File{Name: "x.yaml", Content: goodFile})
 		if want := []string{"no route to 1 services"}; err != nil || !slices.Equal(want, rep.HostErrors) {
 			t.Errorf("check: want %q, got %q, %v", want, rep.HostErrors, err)
+		}
+		rewrite(t, path, goodFile+"  - {name: other, address: 192.0.2.2:80}\n")
+		res, err := p.Reload(t.Context())
+		if want := []string{"no route to 2 services"}; err != nil || res.Reloaded || !slices.Equal(want, res.Errors) {
+			t.Errorf("reload of what the engine cannot do: want %q, got %+v, %v", want, res, err)
 		}
 		if l, _ := recall(r.load(), time.Now()); l.bound() != config.EngineUserspace {
 			t.Errorf("memory: want it bound to userspace, got %q", l.bound())

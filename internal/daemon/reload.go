@@ -89,12 +89,27 @@ func fixed(old, next *config.Config) error {
 	return &ConfigError{Lines: lines}
 }
 
+// able says what an engine that knows it cannot do of a configuration on this
+// host. check may be nil.
+func able(check func(*config.Config) []string, c *config.Config) error {
+	if check == nil {
+		return nil
+	}
+	if lines := check(c); len(lines) > 0 {
+		return &ConfigError{Lines: lines}
+	}
+	return nil
+}
+
 // acceptable says what keeps a configuration from replacing the one that runs.
 func (d *Daemon) acceptable(next *config.Config) error {
 	if err := suits(d.engine, next); err != nil {
 		return err
 	}
-	return fixed(d.owner.view.Load().loaded.Config, next)
+	if err := fixed(d.owner.view.Load().loaded.Config, next); err != nil {
+		return err
+	}
+	return able(d.check, next)
 }
 
 // reloadRequest asks for a reload; its outcome goes to the buffered reply.

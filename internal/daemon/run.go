@@ -84,6 +84,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := suits(m.name, cfg.Config); err != nil {
 		return err
 	}
+	if err := able(m.check, cfg.Config); err != nil {
+		return err
+	}
 	restoreThreads := addThreads(m.threads)
 	defer restoreThreads()
 	listener, err := api.Listen(cfg.SocketPath, gid)
