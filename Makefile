@@ -112,7 +112,7 @@ test-netns: ## tests in network namespaces of this host
 	LBD_TEST_REQUIRE=netns,nfqueue $(GO) run ./internal/tier netns -run '^TestNetns' $(call pkgs_with,TestNetns)
 
 test-kernel: $(BIN)/vmrun build ## tests on a real kernel with IPVS, in a virtual machine
-	$(BIN)/vmrun test -kernel $(KERNEL) -file $(BIN)/lbd:/app/lbd -file $(BIN)/ipvsctl:/app/ipvsctl \
+	$(BIN)/vmrun test -timeout 30m -kernel $(KERNEL) -file $(BIN)/lbd:/app/lbd -file $(BIN)/ipvsctl:/app/ipvsctl \
 		$(call pkgs_with,TestKernel)
 
 test-kernel-matrix: $(BIN)/vmrun ## the kernel tests on every kernel of KERNELS

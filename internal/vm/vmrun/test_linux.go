@@ -18,15 +18,21 @@ import (
 var testTools = []string{"conntrack", "ip", "ipvsadm", "nft"}
 
 // requireTiers turns the tests' skips into failures (package netnstest).
-const requireTiers = "LBD_TEST_REQUIRE=ipvs,netns"
+const requireTiers = "LBD_TEST_REQUIRE=ipvs,netns,nfqueue"
 
-// testModules are loaded before each package's tests, since the kernel can lock
-// itself up when it loads them on demand: adding a service holds __ip_vs_mutex
-// while modprobe waits, in register_pernet_subsys, for the end of another
-// network namespace, whose __ip_vs_cleanup_batch waits for that mutex. Tests end
-// namespaces all the time. Of the schedulers only these have such an init; seen
-// on 6.1.192.
-var testModules = []string{"ip_vs_lblc", "ip_vs_lblcr"}
+// testModules are loaded before each package's tests.
+var testModules = []string{
+	// The kernel can lock itself up when it loads these on demand: adding a
+	// service holds __ip_vs_mutex while modprobe waits, in register_pernet_subsys,
+	// for the end of another network namespace, whose __ip_vs_cleanup_batch waits
+	// for that mutex. Tests end namespaces all the time. Of the schedulers only
+	// these have such an init; seen on 6.1.192.
+	"ip_vs_lblc", "ip_vs_lblcr",
+	// The kernel begins a batch of nftables rules anew after each module that it
+	// loads for it, which takes half a minute under emulation.
+	"nf_conntrack_netlink", "nfnetlink_cttimeout", "nfnetlink_queue", "nft_chain_nat", "nft_ct", "nft_nat",
+	"nft_numgen", "nft_queue", "nft_reject_ipv4", "nft_reject_ipv6",
+}
 
 // testFlags are the flags of vmrun test.
 type testFlags struct {
