@@ -45,6 +45,7 @@ var layers = map[string]int{
 var testOnly = []string{
 	"ipvs/ipvstest",
 	"internal/netnstest",
+	"internal/oracle",
 	"internal/archtest",
 	"internal/e2e",
 	"internal/demo",
