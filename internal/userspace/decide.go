@@ -41,6 +41,9 @@ func (r *reader) answer(p *nfqueue.Packet) nfqueue.Verdict {
 	if svc == nil {
 		return pass
 	}
+	if e.crowded(&r.info.Tuple) {
+		return nfqueue.Verdict{Accept: e.opt.FailOpen}
+	}
 	mark := e.marks.refuse()
 	if s := r.decide(svc, p); s != nil {
 		mark = e.marks.of(s.id)

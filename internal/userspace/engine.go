@@ -153,6 +153,11 @@ type Engine struct {
 	eventError error
 	// What went wrong, in numbers.
 	overruns, underflows, strangers uint64
+	// maxFlows and maxTemplates bound the tables, see limits.go. unscheduled are
+	// the connections that were not scheduled for want of room, forgotten those
+	// that got no template.
+	maxFlows, maxTemplates int
+	unscheduled, forgotten uint64
 
 	unparsed atomic.Uint64
 	repairs  atomic.Uint64
@@ -199,11 +204,12 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		hostSysctls: make(map[string]savedSysctl),
 		model:       newModel(m),
 		flows:       flowtable.New(random.Uint64()),
-		templates:   newTemplates(),
-		requests:    make(map[flow.Tuple]time.Duration),
-		timeouts:    defaultTimeouts,
-		sysctls:     defaultSysctls,
-		urgent:      make(chan struct{}, 1),
+		maxFlows:    minMaxFlows, maxTemplates: maxTemplates,
+		templates: newTemplates(),
+		requests:  make(map[flow.Tuple]time.Duration),
+		timeouts:  defaultTimeouts,
+		sysctls:   defaultSysctls,
+		urgent:    make(chan struct{}, 1),
 	}
 	e.onEvent = e.event
 	return e, nil

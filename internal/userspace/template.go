@@ -44,6 +44,9 @@ func newTemplates() templates {
 	return templates{byKey: make(map[templateKey]uint32), list: make([]template, 1)}
 }
 
+// len returns how many there are, stale ones included.
+func (ts *templates) len() int { return len(ts.list) - 1 - len(ts.free) }
+
 // client masks an address as the service wants it.
 func (s *service) client(a netip.Addr) netip.Addr {
 	m := s.Persistence.Netmask
@@ -62,7 +65,7 @@ func (s *service) client(a netip.Addr) netip.Addr {
 }
 
 // persistent chooses the server of a new connection of a persistent service, and
-// counts it (ip_vs_sched_persist in net/netfilter/ipvs/ip_vs_core.c).
+// counts it; the template is 0 where there are too many (ip_vs_sched_persist in net/netfilter/ipvs/ip_vs_core.c).
 func (e *Engine) persistent(svc *service, p *sched.Packet, st sched.State) (*server, uint32) {
 	k := templateKey{svc.id, svc.client(p.Src)}
 	n := e.templates.byKey[k]
@@ -82,6 +85,10 @@ func (e *Engine) persistent(svc *service, p *sched.Packet, st sched.State) (*ser
 			return nil, 0
 		}
 		s = e.model.server(picked.ID())
+		if e.templates.len() >= e.maxTemplates {
+			e.forgotten++
+			return s, 0
+		}
 		n = e.addTemplate(k, s, svc.Persistence.Timeout)
 	}
 	t := &e.templates.list[n]

@@ -93,6 +93,7 @@ func (e *Engine) look(ctx context.Context) error {
 		panics += s.Panics
 	}
 	e.mu.Lock()
+	e.maxFlows = flowLimit(stats.Max)
 	now := e.now
 	for i, l := range []struct {
 		text  string
@@ -107,6 +108,8 @@ func (e *Engine) look(ctx context.Context) error {
 		{"connections have marks of real servers that are not known", e.strangers},
 		{"connection counts would have gone below 0, which is a fault of the engine", e.underflows},
 		{"the kernel refused answers on packets", refused},
+		{"there were too many connections to keep, as in a flood, and new ones were balanced by weight alone or dropped", e.unscheduled},
+		{"there were too many clients to remember, as in a flood, and new ones of persistent services got no template", e.forgotten},
 		{"answers on packets failed, which is a fault of the engine", panics},
 	} {
 		e.watch.grow(i, l.text, l.value, now)

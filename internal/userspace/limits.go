@@ -1,0 +1,41 @@
+package userspace
+
+import "github.com/lbd-project/lbd/internal/flow"
+
+// What strangers can make the engine remember is bounded. Senders of SYNs with
+// false addresses make a flow each. Conntrack's own limit bounds those that it
+// confirms, but not those that get lost behind the verdict: they stay until the
+// next resync.
+//
+// Beyond the limit new connections are as with a full queue: balanced by weight
+// alone where fail_open says so, else dropped. Those of the first kind are
+// counted as soon as conntrack has them.
+const (
+	// minMaxFlows are the fewest flows that the engine has room for, which take
+	// some 200 MB.
+	minMaxFlows = 1 << 20
+	// maxTemplates are the most persistence templates, as many as the rules have
+	// room for. New clients get none beyond.
+	maxTemplates = 1 << 20
+)
+
+// flowLimit returns how many flows to keep where conntrack has room for max: all
+// of them, and as many that conntrack let go of or never had.
+func flowLimit(max uint32) int {
+	if n := 2 * int(max); n > minMaxFlows {
+		return n
+	}
+	return minMaxFlows
+}
+
+// crowded says whether there is no room for a flow that the table does not have.
+// It asks for a resync, which makes room where there are flows that never came to
+// be. mu is held.
+func (e *Engine) crowded(t *flow.Tuple) bool {
+	if e.flows.Len() < e.maxFlows || e.flows.Get(t) != nil {
+		return false
+	}
+	e.unscheduled++
+	e.resyncNow()
+	return true
+}
