@@ -21,6 +21,7 @@ const (
 	chainNew      = "settle_new"
 	chainDraw     = "draw"      // the priority, a number, becomes a mark
 	chainPick     = "pick"      // the priority becomes the mark
+	chainSignals  = "signals"   // requests and responses
 	chainRefuse   = "refuse"    // no real server
 	chainConnect  = "translate" // mark to real server
 	chainKeep     = "keep_mark" // the mark into a connection mark of others
@@ -62,6 +63,7 @@ func (t *table) chains(s *shape) []chain {
 		{name: chainPick, rules: t.pickRules(s)},
 		{name: chainDraw, rules: t.drawRules()},
 		{name: chainNew, rules: t.newRules(s)},
+		{name: chainSignals, rules: t.signalRules()},
 		{name: chainSettle, rules: t.settleRules(s)},
 		{chainScheduleIn, in, filter, prioritySchedule, t.undecidedRules(s, false)},
 		{chainScheduleOut, out, filter, prioritySchedule, t.undecidedRules(s, true)},

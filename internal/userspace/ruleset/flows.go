@@ -3,13 +3,11 @@ package ruleset
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/flow"
 )
@@ -49,8 +47,8 @@ func (r *Rules) DeleteFlows(ctx context.Context, marks ...uint32) error {
 		return err
 	}
 	for t, list := range gone {
-		if err := r.deleteFlows(ctx, t, list); err != nil {
-			return err
+		if err := r.deleteElements(ctx, t.sets[mapFlows], list); err != nil {
+			return fmt.Errorf("delete flows: %w", err)
 		}
 	}
 	return nil
@@ -91,28 +89,4 @@ func (t *table) flowOf(e *nftables.SetElement) (Flow, bool) {
 		v.Tuple = flow.New6(proto, [16]byte(e.Key[:16]), [16]byte(e.Key[16:32]), src, dst)
 	}
 	return v, true
-}
-
-// deleteFlows deletes in one transaction. An element that expired since it was
-// read makes the kernel refuse all; then each half is tried alone.
-func (r *Rules) deleteFlows(ctx context.Context, t *table, list []nftables.SetElement) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	err := inChunks(list, func(c []nftables.SetElement) error { return r.nft.SetDeleteElements(t.sets[mapFlows], c) })
-	if err != nil {
-		return errors.Join(err, r.abandon())
-	}
-	err = r.commit()
-	switch {
-	case err == nil, errors.Is(err, unix.ENOENT) && len(list) == 1:
-		return nil
-	case !errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("delete flows: %w", err)
-	}
-	half := len(list) / 2
-	if err := r.deleteFlows(ctx, t, list[:half]); err != nil {
-		return err
-	}
-	return r.deleteFlows(ctx, t, list[half:])
 }

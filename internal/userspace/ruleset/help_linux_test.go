@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,4 +41,26 @@ func timeout1500(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// waitFlow waits for one flow from an address to satisfy ok.
+func (l *lab) waitFlow(from string, ok func(Flow) bool) {
+	l.t.Helper()
+	var last []Flow
+	for end := time.Now().Add(waitTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		last = slices.DeleteFunc(l.routedFlows(), func(f Flow) bool { return !strings.Contains(f.String(), " "+from+" > ") })
+		if len(last) == 1 && ok(last[0]) {
+			return
+		}
+	}
+	l.t.Fatalf("flow from %s: %+v", from, last)
+}
+
+func (l *lab) routedFlows() []Flow {
+	l.t.Helper()
+	var list []Flow
+	if err := l.rules.Flows(l.t.Context(), func(f *Flow) { list = append(list, *f) }); err != nil {
+		l.t.Fatal(err)
+	}
+	return list
 }

@@ -200,6 +200,9 @@ func (t *table) expectedElements(s *Spec) map[string]map[element]bool {
 	for _, m := range d.addedDead {
 		add(setDead, element{key: string(u32(m))})
 	}
+	for m := range t.signals {
+		add(setSignals, element{key: string(u32(m))})
+	}
 	for k, v := range t.answers {
 		add(mapAnswers, element{key: k, value: v})
 	}

@@ -135,8 +135,8 @@ func TestNetnsServices(t *testing.T) {
 		servers  []Server
 		shares   []Share
 	}{
-		{ipvs.IPv4, "192.0.2.1", "ip", bothVersions().Servers[:2], []Share{{mark1, 0}, {mark2, 1}}},
-		{ipvs.IPv6, "2001:db8::1", "ip6", bothVersions().Servers[2:], []Share{{mark3, 0}, {mark4, 1}}},
+		{ipvs.IPv4, "192.0.2.1", "ip", bothVersions().Servers[:2], []Share{{mark1, 1}, {mark2, 0}}},
+		{ipvs.IPv6, "2001:db8::1", "ip6", bothVersions().Servers[2:], []Share{{mark3, 1}, {mark4, 0}}},
 	} {
 		addr := netip.MustParseAddr(v.vip)
 		s := Spec{Servers: v.servers, Services: []Service{
@@ -150,13 +150,17 @@ func TestNetnsServices(t *testing.T) {
 				udp dport 5001 meta mark set 8
 			}
 			}`))
+			want := "0" // by the fallback; the daemon chooses 1
+			if strings.HasSuffix(t.Name(), "queue") || strings.Contains(t.Name(), "queue#") {
+				want = "1"
+			}
 			for _, port := range []string{"80", "81"} {
-				if name, err := l.ask(l.client, "tcp", net.JoinHostPort(v.vip, port)); name != "1" || err != nil {
-					t.Errorf("every port: want server 1, got %q, %v", name, err)
+				if name, err := l.ask(l.client, "tcp", net.JoinHostPort(v.vip, port)); name != want || err != nil {
+					t.Errorf("every port: want server %s, got %q, %v", want, name, err)
 				}
 			}
-			if name, err := l.ask(l.client, "udp", net.JoinHostPort(v.vip, "5000")); name != "1" || err != nil {
-				t.Errorf("fwmark 9: want server 1, got %q, %v", name, err)
+			if name, err := l.ask(l.client, "udp", net.JoinHostPort(v.vip, "5000")); name != want || err != nil {
+				t.Errorf("fwmark 9: want server %s, got %q, %v", want, name, err)
 			}
 			if _, err := l.ask(l.client, "udp", net.JoinHostPort(v.vip, "5001")); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("fwmark 8: want a refusal by the host, got %v", err)

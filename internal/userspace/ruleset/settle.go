@@ -26,6 +26,10 @@ func (t *table) settleRules(s *shape) []exprs {
 		rules = append(rules, rule(original(),
 			exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setDead), verdict(expr.VerdictDrop)))
 	}
+	if s.signals {
+		// ct mark & MASK @signals jump signals
+		rules = append(rules, rule(t.isSignalled(), jump(chainSignals)))
+	}
 	return append(rules,
 		// meta l4proto != tcp return
 		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictReturn)),

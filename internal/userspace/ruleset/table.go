@@ -21,6 +21,7 @@ const (
 	setSources       = "answers"       // address . port of real servers
 	setAnyPortSource = "answers_any"   // address
 	setDead          = "dead"          // mark
+	setSignals       = "signals"       // mark
 	mapShares        = "shares"        // interval : mark
 	mapTemplates     = "templates"     // service . client : mark, with timeouts
 	maxTemplates     = 1 << 20         // elements of mapTemplates
@@ -54,6 +55,8 @@ type table struct {
 	wanted map[string]map[element]int
 	// answers are the elements of mapAnswers.
 	answers map[string]string
+	// signals are the elements of setSignals.
+	signals map[uint32]bool
 	// uses counts the services that use a chain.
 	uses map[string]int
 	// regions are the parts of mapShares that services have, by their id.
@@ -67,14 +70,14 @@ type table struct {
 func (t *table) reset() {
 	t.known, t.shape, t.persistent = false, shape{}, 0
 	t.wanted = map[string]map[element]int{setSources: {}, setAnyPortSource: {}}
-	t.uses, t.answers = map[string]int{}, map[string]string{}
+	t.uses, t.answers, t.signals = map[string]int{}, map[string]string{}, nil
 	t.regions, t.free, t.used = map[uint32]uint32{}, nil, 0
 }
 
 // shape is what the rules of shared chains depend on.
 type shape struct {
-	persistent, dead, allEvents, stateless bool
-	timeouts                               ipvs.Timeouts
+	persistent, dead, allEvents, stateless, signals bool
+	timeouts                                        ipvs.Timeouts
 }
 
 func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
@@ -93,6 +96,7 @@ func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
 	t.addSet(setSources, nil, t.addr, port)
 	t.addSet(setAnyPortSource, nil, t.addr)
 	t.addSet(setDead, nil, mark)
+	t.addSet(setSignals, nil, mark)
 	t.addSet(mapShares, concat(mark), nftables.TypeInteger)
 	t.sets[mapShares].Interval = true
 	t.addSet(mapTemplates, concat(mark), mark, t.addr)

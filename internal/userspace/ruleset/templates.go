@@ -112,12 +112,9 @@ func (r *Rules) SetTemplates(ctx context.Context, list []Template) error {
 	return r.editTemplates(ctx, all, list)
 }
 
-// editTemplates deletes and adds templates in one transaction. One that expired
-// since it was read makes the kernel refuse all; then each half is tried alone.
+// editTemplates deletes and adds templates. Where nothing is deleted that expires
+// just then, it is one transaction.
 func (r *Rules) editTemplates(ctx context.Context, del, add []Template) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	for _, t := range r.tables {
 		set := t.sets[mapTemplates]
 		of := func(list []Template) []nftables.SetElement {
@@ -129,26 +126,51 @@ func (r *Rules) editTemplates(ctx context.Context, del, add []Template) error {
 			}
 			return out
 		}
-		err := inChunks(of(del), func(c []nftables.SetElement) error { return r.nft.SetDeleteElements(set, c) })
-		if err == nil {
-			err = inChunks(of(add), func(c []nftables.SetElement) error { return r.nft.SetAddElements(set, c) })
+		err := r.editElements(ctx, set, of(del), of(add))
+		if errors.Is(err, unix.ENOENT) {
+			err = r.deleteElements(ctx, set, of(del))
+			if err == nil {
+				err = r.editElements(ctx, set, nil, of(add))
+			}
 		}
 		if err != nil {
-			return errors.Join(err, r.abandon())
+			return fmt.Errorf("write templates: %w", err)
 		}
 	}
-	err := r.commit()
-	switch {
-	case err == nil:
-		return nil
-	case !errors.Is(err, unix.ENOENT) || len(del) == 0:
-		return fmt.Errorf("write templates: %w", err)
-	case len(del) == 1:
-		return r.editTemplates(ctx, nil, add)
-	}
-	half := len(del) / 2
-	if err := r.editTemplates(ctx, del[:half], nil); err != nil {
+	return nil
+}
+
+// editElements deletes and adds elements in one transaction.
+func (r *Rules) editElements(ctx context.Context, set *nftables.Set, del, add []nftables.SetElement) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return r.editTemplates(ctx, del[half:], add)
+	err := inChunks(del, func(c []nftables.SetElement) error { return r.nft.SetDeleteElements(set, c) })
+	if err == nil {
+		err = inChunks(add, func(c []nftables.SetElement) error { return r.nft.SetAddElements(set, c) })
+	}
+	if err != nil {
+		return errors.Join(err, r.abandon())
+	}
+	return r.commit()
+}
+
+// deleteElements deletes elements that may have expired since they were read:
+// then the kernel refuses all, and each half is tried alone.
+func (r *Rules) deleteElements(ctx context.Context, set *nftables.Set, list []nftables.SetElement) error {
+	if len(list) == 0 {
+		return nil
+	}
+	err := r.editElements(ctx, set, list, nil)
+	switch {
+	case !errors.Is(err, unix.ENOENT):
+		return err
+	case len(list) == 1:
+		return nil
+	}
+	half := len(list) / 2
+	if err := r.deleteElements(ctx, set, list[:half]); err != nil {
+		return err
+	}
+	return r.deleteElements(ctx, set, list[half:])
 }

@@ -23,6 +23,12 @@ func (t *table) translateRules(s *shape) []exprs {
 		rule(ctIs(expr.CtKeyMARK, foreign, 0),
 			exprs{meta(expr.MetaKeyMARK, reg1), bitwise(reg1, mask, 0), setCT(expr.CtKeyMARK, reg1)}),
 	)
+	if s.signals {
+		// meta l4proto udp ct mark & MASK @signals ct mark set ct mark | BUSY
+		//
+		// The first datagram is a request.
+		rules = append(rules, rule(protocol(protoUDP), t.isSignalled(), orCTMark(^uint32(0), t.opts.Busy())))
+	}
 	if !s.allEvents {
 		// ct event set destroy,mark
 		//

@@ -26,7 +26,12 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 			t.persistent++
 		}
 	}
-	next := shape{persistent: t.persistent > 0, dead: len(s.Dead) > 0, allEvents: s.AllEvents, timeouts: timeoutsOf(s.Timeouts)}
+	edits := newChanges()
+	t.editSignals(edits, s)
+	next := shape{
+		persistent: t.persistent > 0, dead: len(s.Dead) > 0, signals: len(t.signals) > 0,
+		allEvents: s.AllEvents, timeouts: timeoutsOf(s.Timeouts),
+	}
 	// Once there, it stays: its base chains are not deleted.
 	next.stateless = t.shape.stateless || slices.ContainsFunc(d.added, func(v Service) bool { return v.stateless() })
 	shared := t.chains(&next)
@@ -61,7 +66,6 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 			}
 		}
 	}
-	edits := newChanges()
 	if err := t.edit(edits, d); err != nil {
 		return err
 	}
