@@ -109,10 +109,17 @@ func (e *Engine) carryOut(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// program writes a state to the store and then to the rules.
+// program writes a state to the store, and then to the host and the rules.
 func (e *Engine) program(ctx context.Context, st *state) error {
+	change, err := e.noteHost(e.wantHost(st))
+	if err != nil {
+		return err
+	}
 	if err := e.save(st); err != nil {
 		return fmt.Errorf("keep the state: %w", err)
+	}
+	if err := e.changeHost(change); err != nil {
+		return err
 	}
 	if err := e.rules.Apply(ctx, e.spec(st)); err != nil {
 		return fmt.Errorf("change the rules: %w", err)

@@ -213,7 +213,7 @@ func (e *Engine) uncount(f *flowtable.Flow) {
 		s.flows--
 		if len(e.requests) > 0 {
 			t := f.Tuple()
-			e.endRequest(&t, s, false)
+			e.endRequest(&t, s, 0)
 		}
 		if !s.service.table.Count(s.sched, f.State, sched.Uncounted) {
 			e.underflow(s)

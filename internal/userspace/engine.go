@@ -115,9 +115,12 @@ type Engine struct {
 	// and no one else changes the model. It is taken before mu.
 	writes chan struct{}
 	// stale says that the rules may not be what the model wants. It belongs to
-	// the write lock, and so does hostSysctls.
+	// the write lock, and so do the settings of the host.
 	stale       bool
 	hostSysctls map[string]savedSysctl
+	// hostDone are the settings of the host that are as they must be.
+	hostDone map[string]string
+	host     host
 
 	// allEvents says that somebody else listens to events.
 	allEvents atomic.Bool
@@ -132,9 +135,8 @@ type Engine struct {
 	model     model
 	flows     *flowtable.Table
 	templates templates
-	// requests are the flows of which a request waits for its answer, and since
-	// when.
-	requests map[flow.Tuple]time.Duration
+	// requests are those that wait for their answers, by flow.
+	requests map[flow.Tuple]request
 	timeouts ipvs.Timeouts
 	sysctls  sysctls
 	// now and tick are the time, as of the last tick of a queue.
@@ -202,11 +204,13 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		clock:       func() time.Duration { return time.Since(start) },
 		writes:      make(chan struct{}, 1),
 		hostSysctls: make(map[string]savedSysctl),
+		hostDone:    make(map[string]string),
+		host:        procSys{o.Enter},
 		model:       newModel(m),
 		flows:       flowtable.New(random.Uint64()),
 		maxFlows:    minMaxFlows, maxTemplates: maxTemplates,
 		templates: newTemplates(),
-		requests:  make(map[flow.Tuple]time.Duration),
+		requests:  make(map[flow.Tuple]request),
 		timeouts:  defaultTimeouts,
 		sysctls:   defaultSysctls,
 		urgent:    make(chan struct{}, 1),

@@ -50,7 +50,7 @@ func (e *Engine) event(ev *conntrack.Event) {
 		e.overtaken[ev.ID] = true
 	}
 	if ev.Kind != conntrack.Destroy {
-		e.seen(ev, s)
+		e.seen(ev, s, false)
 		return
 	}
 	f := e.flows.Get(&ev.Orig)
@@ -75,8 +75,8 @@ func (e *Engine) serverOf(ev *conntrack.Event) *server {
 	return s
 }
 
-// seen takes in a flow that conntrack has.
-func (e *Engine) seen(ev *conntrack.Event, s *server) {
+// seen takes in a flow that conntrack has, by an event or a dump.
+func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 	st := e.stateOf(ev)
 	f, made := e.flows.Insert(&ev.Orig)
 	switch {
@@ -99,7 +99,7 @@ func (e *Engine) seen(ev *conntrack.Event, s *server) {
 		setAccounted(f, ev)
 	}
 	e.account(f, s, ev)
-	e.signal(ev, s, st)
+	e.signal(ev, s, dumped)
 }
 
 // move counts a flow in another state.

@@ -15,6 +15,8 @@ const (
 	ctEvents = "net/netfilter/nf_conntrack_events"
 	// ctAcct counts packets and bytes of flows.
 	ctAcct = "net/netfilter/nf_conntrack_acct"
+	// ctTimestamp tells when an event was made, since Linux 6.14.
+	ctTimestamp = "net/netfilter/nf_conntrack_timestamp"
 )
 
 // savedSysctl is a setting of the host that the engine changed.
@@ -23,58 +25,81 @@ type savedSysctl struct {
 	Before, Set string
 }
 
-// prepareHost sets what the engine needs of the host. What was there is in the
-// store before it changes.
-func (e *Engine) prepareHost(otherListeners bool) error {
-	// Where another program listens it expects events of all flows, and 0 would
-	// take them away.
-	e.allEvents.Store(otherListeners)
-	events := "0"
-	if otherListeners {
-		events = "1"
+// host has settings, by their paths below /proc/sys.
+type host interface {
+	read(name string) (string, error)
+	write(name, value string) error
+}
+
+// wantHost returns what a state needs of the host.
+func (e *Engine) wantHost(st *state) map[string]string {
+	want := map[string]string{ctEvents: "0", ctAcct: "1"}
+	if e.allEvents.Load() {
+		// Another program expects events of all flows, which 0 would take away.
+		want[ctEvents] = "1"
 	}
-	want := map[string]string{ctEvents: events, ctAcct: "1"}
-	changed := false
+	for i := range st.services {
+		if readsSignals(st.services[i].Scheduler) {
+			want[ctTimestamp] = "1"
+		}
+	}
+	return want
+}
+
+// noteHost notes what settings are before they are changed, and returns those
+// that must be. Each is looked at once.
+func (e *Engine) noteHost(want map[string]string) (change map[string]string, err error) {
 	for name, value := range want {
-		now, err := e.readHost(name)
+		if e.hostDone[name] == value {
+			continue
+		}
+		now, err := e.host.read(name)
+		if name == ctTimestamp && errors.Is(err, fs.ErrNotExist) {
+			e.hostDone[name] = value // the engine's own clock has to do
+			continue
+		}
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if now == value {
+			e.hostDone[name] = value
+			continue
 		}
 		saved, ours := e.hostSysctls[name]
-		switch {
-		case now == value:
-			continue
-		case ours && saved.Set == now:
-			saved.Set = value
-		default:
+		if !ours || saved.Set != now {
 			// What somebody wrote since the last time counts as theirs.
-			saved = savedSysctl{Before: now, Set: value}
+			saved.Before = now
 		}
+		saved.Set = value
 		e.hostSysctls[name] = saved
-		changed = true
+		if change == nil {
+			change = make(map[string]string)
+		}
+		change[name] = value
 	}
-	if !changed {
-		return nil
-	}
-	if err := e.save(e.current()); err != nil {
-		return fmt.Errorf("keep the host's settings: %w", err)
-	}
-	for name, value := range want {
-		if err := e.writeHost(name, value); err != nil {
+	return change, nil
+}
+
+// changeHost writes settings that noteHost returned.
+func (e *Engine) changeHost(change map[string]string) error {
+	for name, value := range change {
+		if err := e.host.write(name, value); err != nil {
 			return err
 		}
+		e.hostDone[name] = value
 	}
 	return nil
 }
 
-// restoreHost takes back what prepareHost set, unless somebody has set something
+// restoreHost takes back what changeHost set, unless somebody has set something
 // else since.
 func (e *Engine) restoreHost() error {
 	var errs []error
+	clear(e.hostDone)
 	for name, saved := range e.hostSysctls {
-		now, err := e.readHost(name)
+		now, err := e.host.read(name)
 		if err == nil && now == saved.Set {
-			err = e.writeHost(name, saved.Before)
+			err = e.host.write(name, saved.Before)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -85,9 +110,12 @@ func (e *Engine) restoreHost() error {
 	return errors.Join(errs...)
 }
 
-func (e *Engine) readHost(name string) (string, error) {
+// procSys is /proc/sys, in the namespace that enter calls a function in.
+type procSys struct{ enter func(func() error) error }
+
+func (p procSys) read(name string) (string, error) {
 	var b []byte
-	err := e.opt.Enter(func() (err error) {
+	err := p.enter(func() (err error) {
 		b, err = os.ReadFile(filepath.Join("/proc/sys", name))
 		return err
 	})
@@ -97,8 +125,8 @@ func (e *Engine) readHost(name string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-func (e *Engine) writeHost(name, value string) error {
-	err := e.opt.Enter(func() error {
+func (p procSys) write(name, value string) error {
+	err := p.enter(func() error {
 		f, err := os.OpenFile(filepath.Join("/proc/sys", name), os.O_WRONLY, 0)
 		if err != nil {
 			return err

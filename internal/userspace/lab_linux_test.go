@@ -354,7 +354,7 @@ func (l *lab) eventually(svc ipvs.Service, want map[string]string) {
 // until waits until check returns nothing.
 func (l *lab) until(check func() string, format string, args ...any) {
 	l.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		problem := check()
 		if problem == "" {

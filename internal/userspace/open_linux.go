@@ -68,9 +68,7 @@ func (e *Engine) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.prepareHost(listeners > 0); err != nil {
-		return err
-	}
+	e.allEvents.Store(listeners > 0)
 	// Flows that begin or end from here on make events, which are looked at after
 	// the dump.
 	events, err := conntrack.OpenEvents(conntrack.EventConfig{

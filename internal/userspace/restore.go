@@ -82,7 +82,7 @@ func (e *Engine) restoreFlow(ev *conntrack.Event) {
 		return
 	}
 	if s := e.model.server(id); s != nil {
-		e.seen(ev, s)
+		e.seen(ev, s, true)
 		return
 	}
 	e.model.ids.reserve(id)

@@ -47,7 +47,7 @@ func (e *Engine) resync(ctx context.Context) error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if s := e.serverOf(ev); s != nil && !e.overtaken[ev.ID] {
-			e.seen(ev, s)
+			e.seen(ev, s, true)
 		}
 	})
 	if err == nil {

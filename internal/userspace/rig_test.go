@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -27,13 +28,15 @@ type rig struct {
 	kernel *kernel
 	rules  *fakeRules
 	store  *fakeStore
+	host   fakeHost
 	log    *strings.Builder
 	clock  time.Duration
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	g := &rig{t: t, kernel: newKernel(), rules: &fakeRules{intact: true}, store: &fakeStore{}, log: &strings.Builder{}}
+	g := &rig{t: t, kernel: newKernel(), rules: &fakeRules{intact: true}, store: &fakeStore{}, log: &strings.Builder{},
+		host: fakeHost{ctEvents: "2", ctAcct: "0", ctTimestamp: "0"}}
 	g.start()
 	return g
 }
@@ -47,7 +50,7 @@ func (g *rig) start() {
 		g.t.Fatal(err)
 	}
 	e.clock = func() time.Duration { return g.clock }
-	e.rules, e.events, e.table = g.rules, g.kernel, g.kernel
+	e.rules, e.events, e.table, e.host = g.rules, g.kernel, g.kernel, g.host
 	e.setTime()
 	if err := e.remember(); err != nil {
 		g.t.Fatal(err)
@@ -337,6 +340,22 @@ func (r *fakeRules) Remove(context.Context) error {
 }
 
 func (r *fakeRules) Close() error { return nil }
+
+// fakeHost is /proc/sys.
+type fakeHost map[string]string
+
+func (h fakeHost) read(name string) (string, error) {
+	v, ok := h[name]
+	if !ok {
+		return "", fs.ErrNotExist
+	}
+	return v, nil
+}
+
+func (h fakeHost) write(name, value string) error {
+	h[name] = value
+	return nil
+}
 
 // fakeStore keeps bytes, as of the last Save that worked.
 type fakeStore struct {

@@ -66,13 +66,15 @@ func TestSignals(t *testing.T) {
 	if got := s.servers[0].sched.Latency(); got != 200*time.Millisecond {
 		t.Errorf("response time: want 200ms, got %v", got)
 	}
-	// An RST, and an end without one, take the others away; no answer came.
+	// A reset, which clears the bit as it closes, and an end without one take the
+	// others away; no answer came.
 	ended := 0
 	for _, tu := range tuples {
 		if at[tu] != two {
 			continue
 		}
 		if ended++; ended == 1 {
+			g.kernel.entries[tu].Mark &^= testBusy
 			g.kernel.close(tu)
 		} else {
 			g.kernel.end(tu)
@@ -102,6 +104,61 @@ func TestSignals(t *testing.T) {
 	g.pass(time.Second)
 	if busyServer.sched.Busy() != 0 || busyServer.sched.Latency() != 0 {
 		t.Errorf("after its answer: %d requests, response time %v; want none", busyServer.sched.Busy(), busyServer.sched.Latency())
+	}
+}
+
+// TestSignalsTimes are response times by the kernel's clock, a client that half
+// closes and waits on, and an answer that comes far too late.
+func TestSignalsTimes(t *testing.T) {
+	g := newRig(t)
+	svc := web
+	svc.Scheduler = "least-time"
+	g.apply(addOp(svc), add(svc, one, 1))
+	tu := tupleTo(svc, "198.51.100.1:1000")
+	g.connect(tu, 1)
+	s := g.engine.model.services[svc.ServiceKey].servers[0].sched
+	at := func(waits bool, ms int64) {
+		g.kernel.entries[tu].At = 1e15 + ms*1e6
+		g.kernel.request(tu, waits)
+	}
+	at(true, 0)
+	at(false, 42) // read at once
+	g.pass(time.Second)
+	if got := s.Latency(); got != 42*time.Millisecond {
+		t.Errorf("by the kernel's clock: want 42ms, got %v", got)
+	}
+	at(true, 10000)
+	g.kernel.close(tu)
+	g.pass(time.Second)
+	if s.Busy() != 1 || s.Inactive() != 1 {
+		t.Errorf("half closed: %d requests, %d inactive, want 1 and 1", s.Busy(), s.Inactive())
+	}
+	before := s.Latency()
+	at(false, 10000+61000)
+	g.pass(time.Second)
+	if s.Busy() != 0 || s.Latency() != before {
+		t.Errorf("after a minute: %d requests, response time %v, want 0 and %v", s.Busy(), s.Latency(), before)
+	}
+}
+
+// TestSignalsUDP is a datagram that waits for its answer from the first on.
+func TestSignalsUDP(t *testing.T) {
+	g := newRig(t)
+	svc := udpService("192.0.2.10:53")
+	svc.Scheduler = "least-time"
+	g.apply(addOp(svc), add(svc, one, 1))
+	tu := tupleTo(svc, "198.51.100.1:1000")
+	mark := g.queue(tu, 0)
+	g.kernel.begin(tu, mark|testBusy, true)
+	s := g.engine.model.services[svc.ServiceKey].servers[0].sched
+	g.pass(100 * time.Millisecond)
+	if s.Busy() != 1 {
+		t.Errorf("requests: want 1, got %d", s.Busy())
+	}
+	g.kernel.request(tu, false)
+	g.pass(30 * time.Millisecond)
+	if s.Busy() != 0 || s.Latency() != 30*time.Millisecond {
+		t.Errorf("requests and response time: want 0 and 30ms, got %d and %v", s.Busy(), s.Latency())
 	}
 }
 

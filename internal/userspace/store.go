@@ -150,7 +150,7 @@ func decodeStore(b []byte) (*stored, error) {
 		return nil, fmt.Errorf("version %d, want %d", s.Version, storeVersion)
 	}
 	for name := range s.HostSysctls {
-		if name != ctEvents && name != ctAcct {
+		if name != ctEvents && name != ctAcct && name != ctTimestamp {
 			return nil, fmt.Errorf("host setting %q is not one that the engine changes", name)
 		}
 	}
