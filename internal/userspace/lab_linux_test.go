@@ -25,12 +25,16 @@ import (
 type lab struct {
 	t                testing.TB
 	client, balancer *netnstest.NS
-	hub              *netnstest.NS
-	servers          []*labServer
-	engine           *Engine
-	store            *fakeStore
+	// hub has the bridge br0 of the balancer and the servers.
+	hub     *netnstest.NS
+	servers []*labServer
+	engine  *Engine
+	store   *fakeStore
 	// eventBuffer is the size of the socket for events, 0 for the usual.
 	eventBuffer int
+	// queueLength and failClosed are those of the options, if they are set.
+	queueLength uint32
+	failClosed  bool
 	// stop ends and closes the engine, stopRunning ends it alone.
 	stop, stopRunning func()
 }
@@ -155,7 +159,7 @@ func (s *labServer) serveUDP(at netip.AddrPort) {
 func (l *lab) options() Options {
 	ns := l.balancer
 	return Options{
-		NetNS: ns.FD(), Enter: ns.Do, QueueBase: 100, FailOpen: true, Store: l.store,
+		NetNS: ns.FD(), Enter: ns.Do, QueueBase: 100, QueueLength: l.queueLength, FailOpen: !l.failClosed, Store: l.store,
 		Logger: slog.New(slog.NewTextHandler(testWriter{l.t}, nil)), eventBuffer: l.eventBuffer,
 	}
 }
