@@ -86,6 +86,7 @@ func (e *Engine) resyncs(ctx context.Context) {
 
 // care does what has time: estimates, templates, marks, the state of the rules.
 func (e *Engine) care(ctx context.Context) {
+	e.lookNow(ctx) // what is lost from here on is news
 	ticker := time.NewTicker(careInterval)
 	defer ticker.Stop()
 	for n := 1; ; n++ {
@@ -100,13 +101,17 @@ func (e *Engine) care(ctx context.Context) {
 			e.estimate()
 		}
 		if n%watchEvery == 0 {
-			if err := e.look(ctx); err != nil && ctx.Err() == nil {
-				e.log.Debug("look at queues and conntrack", "err", err)
-			}
+			e.lookNow(ctx)
 		}
 		if err := e.maintain(ctx); err != nil && ctx.Err() == nil {
 			e.log.Warn("look after the rules of the userspace engine", "err", err)
 		}
+	}
+}
+
+func (e *Engine) lookNow(ctx context.Context) {
+	if err := e.look(ctx); err != nil && ctx.Err() == nil {
+		e.log.Debug("look at queues and conntrack", "err", err)
 	}
 }
 
