@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,9 @@ type labServer struct {
 	name   string
 	ns     *netnstest.NS
 	v4, v6 netip.Addr
+	// delay is how long an answer on a connection takes, in nanoseconds; an hour
+	// is for ever.
+	delay atomic.Int64
 }
 
 const (
@@ -135,10 +139,31 @@ func (s *labServer) serveTCP(port int) {
 				if _, err := io.WriteString(c, s.name+"\n"); err != nil {
 					return
 				}
-				_, _ = io.Copy(c, c)
+				s.echo(c)
 			}()
 		}
 	}()
+}
+
+// echo sends back what comes, each part after the delay, until either side
+// closes.
+func (s *labServer) echo(c net.Conn) {
+	buf := make([]byte, 4096)
+	for {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		switch d := time.Duration(s.delay.Load()); {
+		case d >= time.Hour:
+			continue
+		case d > 0:
+			time.Sleep(d)
+		}
+		if _, err := c.Write(buf[:n]); err != nil {
+			return
+		}
+	}
 }
 
 func (s *labServer) serveUDP(at netip.AddrPort) {
