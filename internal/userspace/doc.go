@@ -32,7 +32,12 @@
 //   - A connection whose first packet got lost on its way is counted for a few
 //     seconds, not 60.
 //   - Packets and bytes of a connection are counted when it ends and every few
-//     seconds, at most a minute, while it lives.
+//     seconds, at most a minute, while it lives. Those of direct routing are not
+//     counted.
+//   - The real servers of a service are by masquerading, or none of them is. A
+//     change of the method holds for connections that there are, too.
+//   - An association of SCTP becomes active when a dump of conntrack says that it
+//     is established, some seconds late.
 //
 // It needs CAP_NET_ADMIN in the user namespace that owns the network namespace,
 // and what package ruleset needs.

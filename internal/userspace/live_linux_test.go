@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"fmt"
+	"net"
 	"testing"
 
 	"github.com/lbd-project/lbd/ipvs"
@@ -143,4 +144,45 @@ func addConns(counts map[string]string, more map[string]int) map[string]string {
 		out[name] = connsText(c)
 	}
 	return out
+}
+
+// TestNetnsStatistics counts packets and bytes of connections that live and of
+// those that ended.
+func TestNetnsStatistics(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, 1)
+	l.open()
+	svc, ops := l.service(ipvs.TCP, ipvs.IPv4)
+	l.apply(ops...)
+	conns, _ := l.connect(svc, 2)
+	const rounds = 50
+	for range rounds {
+		for _, c := range conns {
+			if err := c.alive(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Each round is 4 bytes and 52 of headers, at least, both ways.
+	const least = 2 * rounds * 56
+	enough := func() string {
+		if s := l.stats(svc); s.BytesIn < least || s.BytesOut < least || s.PacketsIn < 2*rounds || s.PacketsOut < 2*rounds {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	}
+	l.until(enough, "statistics of live connections")
+	before := l.stats(svc)
+	for _, c := range conns {
+		if err := c.Conn.(*net.TCPConn).SetLinger(0); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	l.eventually(svc, map[string]string{"s1": "0/0/0"}) // conntrack keeps them for 10 s
+	after := l.stats(svc)
+	// An RST each came since, and nothing counts twice.
+	if n := after.PacketsIn - before.PacketsIn; n > 20 || after.Connections != 2 || after.BytesIn > 3*least {
+		t.Errorf("statistics at the end: %+v, before the end %+v", after, before)
+	}
 }

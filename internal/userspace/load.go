@@ -41,8 +41,9 @@ func (e *Engine) load(s *stored) error {
 			return fmt.Errorf("service %d: %w", i, err)
 		}
 	}
+	gone := make(map[ipvs.ServiceKey]*service)
 	for i := range s.Dead {
-		if err := e.loadDead(&s.Dead[i]); err != nil {
+		if err := e.loadDead(&s.Dead[i], gone); err != nil {
 			return fmt.Errorf("deleted real server %d: %w", i, err)
 		}
 	}
@@ -128,12 +129,14 @@ func (e *Engine) loadServer(in *storedServer, svc *service) (*server, error) {
 	return s, nil
 }
 
-func (e *Engine) loadDead(in *storedDead) error {
+// loadDead loads a deleted real server. gone are the services that were deleted
+// with such servers.
+func (e *Engine) loadDead(in *storedDead, gone map[ipvs.ServiceKey]*service) error {
 	k, err := in.Service.key()
 	if err != nil {
 		return err
 	}
-	svc, err := e.serviceOfDead(k, in.ServiceID)
+	svc, err := e.serviceOfDead(k, in.ServiceID, gone)
 	if err != nil {
 		return err
 	}
@@ -151,20 +154,16 @@ func (e *Engine) loadDead(in *storedDead) error {
 
 // serviceOfDead returns the service that a deleted real server was of, which may
 // be deleted as well.
-func (e *Engine) serviceOfDead(k ipvs.ServiceKey, id uint32) (*service, error) {
-	if s := e.model.services[k]; s != nil {
-		if s.id != id {
-			return nil, fmt.Errorf("service %v has number %d, not %d", k, s.id, id)
-		}
-		return s, nil
+func (e *Engine) serviceOfDead(k ipvs.ServiceKey, id uint32, gone map[ipvs.ServiceKey]*service) (*service, error) {
+	known := e.model.services[k]
+	if known == nil {
+		known = gone[k]
 	}
-	for dk, s := range e.model.dead {
-		if dk.Service == k {
-			if s.service.id != id {
-				return nil, fmt.Errorf("service %v has number %d, not %d", k, s.service.id, id)
-			}
-			return s.service, nil
+	if known != nil {
+		if known.id != id {
+			return nil, fmt.Errorf("service %v has number %d, not %d", k, known.id, id)
 		}
+		return known, nil
 	}
 	if !e.model.serviceIDs.reserve(id) {
 		return nil, fmt.Errorf("number %d is no number, or another's", id)
@@ -173,6 +172,7 @@ func (e *Engine) serviceOfDead(k ipvs.ServiceKey, id uint32) (*service, error) {
 	s.ServiceKey, s.Scheduler = k, "wlc"
 	var err error
 	s.table, err = e.newTable(&s.Service)
+	gone[k] = s
 	return s, err
 }
 
