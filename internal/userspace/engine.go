@@ -152,6 +152,8 @@ type Engine struct {
 	// synced is when the last good dump began, if there was one.
 	synced     uint32
 	everSynced bool
+	// census is of the last good dump.
+	census     census
 	eventError error
 	// What went wrong, in numbers.
 	overruns, underflows, strangers uint64

@@ -12,6 +12,9 @@ import (
 // The states of TCP and SCTP in conntrack that say how a flow is counted:
 // include/uapi/linux/netfilter/nf_conntrack_tcp.h and nf_conntrack_sctp.h.
 const (
+	tcpSynSent  = 1 // TCP_CONNTRACK_SYN_SENT
+	tcpSynRecv  = 2 // TCP_CONNTRACK_SYN_RECV
+	tcpSynSent2 = 9 // TCP_CONNTRACK_SYN_SENT2
 	tcpFinWait  = 4 // TCP_CONNTRACK_FIN_WAIT
 	tcpTimeWait = 7 // TCP_CONNTRACK_TIME_WAIT
 	tcpClose    = 8 // TCP_CONNTRACK_CLOSE

@@ -1,6 +1,11 @@
 package userspace
 
-import "github.com/lbd-project/lbd/internal/flow"
+import (
+	"fmt"
+
+	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/flow"
+)
 
 // What strangers can make the engine remember is bounded. Senders of SYNs with
 // false addresses make a flow each. Conntrack's own limit bounds those that it
@@ -38,4 +43,28 @@ func (e *Engine) crowded(t *flow.Tuple) bool {
 	e.unscheduled++
 	e.resyncNow()
 	return true
+}
+
+// census counts the connections of a dump.
+type census struct{ all, halfOpen int }
+
+func (c *census) note(ev *conntrack.Event) {
+	c.all++
+	switch ev.TCPState {
+	case tcpSynSent, tcpSynRecv, tcpSynSent2: // 0 is what is not TCP
+		c.halfOpen++
+	}
+}
+
+// manyHalfOpen are more connections than are in the middle of their handshake by
+// chance: one that is lost stays for a minute.
+const manyHalfOpen = 1000
+
+// warning says that most connections are not answered: their senders are false,
+// or no real server can be reached.
+func (c *census) warning() string {
+	if c.halfOpen < manyHalfOpen || 2*c.halfOpen < c.all {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d connections are half open: a flood of SYNs, or real servers or clients that cannot be reached", c.halfOpen, c.all)
 }

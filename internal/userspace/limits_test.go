@@ -122,3 +122,37 @@ func TestTemplateLimit(t *testing.T) {
 	// Five each in turn, then each template's thrice, and client 9 in turn again.
 	g.counts(svc.ServiceKey, map[string]string{one: "9/0/1", two: "13/0/2"})
 }
+
+// TestHalfOpen warns where most connections are not answered.
+func TestHalfOpen(t *testing.T) {
+	g := newRig(t)
+	g.engine.kernelQueues = noQueues
+	g.apply(addOp(web), add(web, one, 1))
+	begin := func(n int, state uint8) {
+		for range n {
+			tu := tupleTo(web, fmt.Sprintf("198.51.%d.1:%d", len(g.kernel.entries)>>8, 1000+len(g.kernel.entries)&0xff))
+			g.connect(tu, 1)
+			g.kernel.entries[tu].TCPState = state
+		}
+	}
+	warned := func() int {
+		t.Helper()
+		g.resync()
+		if err := g.engine.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return len(g.engine.Warnings())
+	}
+	begin(999, tcpSynRecv)
+	if warned() != 0 {
+		t.Errorf("999 half open: %q", g.engine.Warnings())
+	}
+	begin(1, tcpSynSent)
+	if warned() != 1 {
+		t.Error("1000 half open, and no other: want a warning")
+	}
+	begin(1001, tcpSynRecv+1)
+	if warned() != 0 {
+		t.Errorf("1000 of 2001 half open: %q", g.engine.Warnings())
+	}
+}

@@ -43,10 +43,16 @@ func (e *Engine) resync(ctx context.Context) error {
 		e.resyncing, e.overtaken = false, nil
 		e.mu.Unlock()
 	}()
+	var c census
 	err := e.dump(ctx, func(ev *conntrack.Event) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if s := e.serverOf(ev); s != nil && !e.overtaken[ev.ID] {
+		s := e.serverOf(ev)
+		if s == nil {
+			return
+		}
+		c.note(ev)
+		if !e.overtaken[ev.ID] {
 			e.seen(ev, s, true)
 		}
 	})
@@ -63,7 +69,7 @@ func (e *Engine) resync(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.synced, e.everSynced = start, true
+	e.synced, e.everSynced, e.census = start, true, c
 	return nil
 }
 

@@ -114,8 +114,11 @@ func (e *Engine) look(ctx context.Context) error {
 	} {
 		e.watch.grow(i, l.text, l.value, now)
 	}
-	eventError := e.eventError
+	eventError, flooded := e.eventError, e.census.warning()
 	e.mu.Unlock()
+	if flooded != "" {
+		list = append(list, flooded)
+	}
 	if eventError != nil {
 		list = append(list, fmt.Sprintf("conntrack's events cannot be read, connections are counted by its table alone: %v", eventError))
 	}
