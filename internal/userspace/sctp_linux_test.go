@@ -139,6 +139,7 @@ func testSCTP(t *testing.T) {
 // TestKernelUserspaceTraffic is what the build machines' kernel sees by TestNetns
 // tests, on the virtual machine's with its own queue expression, and SCTP.
 func TestKernelUserspaceTraffic(t *testing.T) {
+	netnstest.Require(t, "ipvs") // the virtual machine's, for short
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T)
