@@ -1,0 +1,197 @@
+package tunnel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/internal/sysnet"
+)
+
+// Gateway is the address to send packets to that shall be wrapped. Both are set
+// aside for what must never be on a network: RFC 7600 and RFC 6666.
+func Gateway(six bool) netip.Addr {
+	if six {
+		return netip.AddrFrom16([16]byte{0: 1, 15: 8}) // 100::8
+	}
+	return netip.AddrFrom4([4]byte{192, 0, 0, 8})
+}
+
+// End is where a tunnel ends.
+type End struct {
+	// Mark is what packets for it have within the mask.
+	Mark uint32
+	// Address is the other end's.
+	Address netip.Addr
+	// Inner6 is set where the packets to be wrapped are IPv6.
+	Inner6 bool
+}
+
+// Tunnels are the tunnels of one network namespace. Its methods must not run at
+// the same time.
+type Tunnels struct {
+	do      func(func() error) error
+	close   func() error
+	ends    *ebpf.Map
+	program *ebpf.Program
+	set     map[End]way
+}
+
+// way is how packets to an end go.
+type way struct {
+	source netip.Addr
+	device uint32
+	// mtu is how large what they carry may be.
+	mtu int
+}
+
+// Open loads the program for the namespace of a descriptor, or for the thread's
+// own where that is 0 or less. mask is the part of marks that names ends. No
+// route is made yet.
+func Open(netns int, mask uint32) (*Tunnels, error) {
+	t := &Tunnels{set: make(map[End]way), do: func(fn func() error) error { return fn() }, close: func() error { return nil }}
+	var err error
+	if t.ends, t.program, err = load(mask); err != nil {
+		return nil, err
+	}
+	if netns > 0 {
+		ns, err := sysnet.OpenNamespace(fmt.Sprintf("/proc/self/fd/%d", netns))
+		if err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+		t.do, t.close = ns.Do, ns.Close
+	}
+	return t, nil
+}
+
+// Close forgets the tunnels; those that are set stay in the kernel.
+func (t *Tunnels) Close() error {
+	return errors.Join(t.ends.Close(), t.program.Close(), t.close())
+}
+
+// Unreachable is an end that the host has no route to.
+type Unreachable struct {
+	End End
+	Err error
+}
+
+// Set makes the ends those of list, and the routes that lead into them. Packets
+// for an end that cannot be reached are dropped.
+func (t *Tunnels) Set(list []End) (unreachable []Unreachable, err error) {
+	err = t.do(func() error {
+		unreachable, err = t.update(list)
+		return err
+	})
+	return unreachable, err
+}
+
+func (t *Tunnels) update(list []End) (unreachable []Unreachable, err error) {
+	want := make(map[End]way, len(list))
+	var routes [2]way
+	for _, e := range list {
+		w, ok := t.set[e]
+		if !ok {
+			if w, err = find(e.Address); err != nil {
+				unreachable = append(unreachable, Unreachable{e, err})
+				continue
+			}
+			if err := t.ends.Put(e.Mark, header(w.source, e.Address, e.Inner6)); err != nil {
+				return nil, fmt.Errorf("tunnel to %v: %w", e.Address, err)
+			}
+		}
+		want[e] = w
+		r := &routes[0]
+		if e.Inner6 {
+			r = &routes[1]
+		}
+		if r.mtu == 0 || w.mtu < r.mtu {
+			*r = w
+		}
+	}
+	for i, r := range routes {
+		if r.mtu == 0 {
+			continue
+		}
+		if err := setRoute(Gateway(i == 1), r.device, t.program.FD(), r.mtu); err != nil {
+			return nil, err
+		}
+	}
+	marks := make(map[uint32]bool, len(want))
+	for e := range want {
+		marks[e.Mark] = true
+	}
+	for e := range t.set {
+		if marks[e.Mark] {
+			continue
+		}
+		if err := t.ends.Delete(e.Mark); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, fmt.Errorf("end tunnel to %v: %w", e.Address, err)
+		}
+	}
+	t.set = want
+	return unreachable, nil
+}
+
+// find looks for the way to an end.
+func find(to netip.Addr) (w way, err error) {
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
+	if err != nil {
+		return w, err
+	}
+	defer c.Close()
+	level, option, overhead := unix.IPPROTO_IP, unix.IP_MTU, overhead4
+	if to.Is6() {
+		level, option, overhead = unix.IPPROTO_IPV6, unix.IPV6_MTU, overhead6
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return w, err
+	}
+	var optErr error
+	err = raw.Control(func(fd uintptr) { w.mtu, optErr = unix.GetsockoptInt(int(fd), level, option) })
+	if err = errors.Join(err, optErr); err != nil {
+		return w, err
+	}
+	w.mtu -= overhead
+	w.source = c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	w.device, err = device(to)
+	return w, err
+}
+
+// Remove deletes the routes of a namespace, whoever made them.
+func Remove(netns int) error {
+	remove := func() error {
+		err := errors.Join(deleteRoute(Gateway(false)), deleteRoute(Gateway(true)))
+		if errors.Is(err, syscall.EAFNOSUPPORT) {
+			return nil
+		}
+		return err
+	}
+	if netns <= 0 {
+		return remove()
+	}
+	ns, err := sysnet.OpenNamespace(fmt.Sprintf("/proc/self/fd/%d", netns))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return ns.Do(remove)
+}
+
+// Probe says whether the host can have tunnels, by making one in a namespace that
+// nobody else is in.
+func Probe() error {
+	ends, program, err := load(^uint32(0))
+	if err != nil {
+		return err
+	}
+	defer ends.Close()
+	defer program.Close()
+	const lo = 1
+	return inFreshNamespace(func() error { return setRoute(Gateway(false), lo, program.FD(), 1280) })
+}
