@@ -9,6 +9,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
+	"github.com/lbd-project/lbd/internal/userspace/tunnel"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -31,6 +32,8 @@ type Abilities struct {
 	OnePacket error
 	// Route is direct routing.
 	Route error
+	// Tunnel is IP in IP.
+	Tunnel error
 }
 
 // check returns why the host cannot have a service, or nil.
@@ -40,6 +43,22 @@ func (a *Abilities) check(v *Service) error {
 		return a.OnePacket
 	case v.Forward != ipvs.Masq:
 		return a.Route
+	}
+	return nil
+}
+
+// CheckServer returns why the host cannot forward to a real server that way, or
+// nil.
+func (a *Abilities) CheckServer(f ipvs.ForwardMethod, t ipvs.TunnelOptions) error {
+	switch {
+	case f == ipvs.Route:
+		return a.Route
+	case f == ipvs.Tunnel && t.Type != ipvs.TunnelIPIP:
+		return fmt.Errorf("%w: tunnels of type %v", ErrUnsupported, t.Type)
+	case f == ipvs.Tunnel:
+		return errors.Join(a.Route, a.Tunnel)
+	case f == ipvs.Bypass:
+		return fmt.Errorf("%w: forwarding method %v", ErrUnsupported, f)
 	}
 	return nil
 }
@@ -84,6 +103,7 @@ func (r *Rules) discover() error {
 		r.able.Route = errors.Join(r.able.Route, unable("direct routing", r.probe(f,
 			exprs{&expr.Notrack{}}, exprs{imm(reg1, make([]byte, t.size)), &expr.Dup{RegAddr: reg1}})))
 	}
+	r.able.Tunnel = unable("tunnels", tunnel.Probe())
 	r.able.CTTimeout = unable("ct timeout", r.probeTimeout())
 	return nil
 }

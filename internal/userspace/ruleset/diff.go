@@ -56,10 +56,11 @@ func diff(old, new *Spec) *difference {
 	return d
 }
 
-// of keeps one family's part. Marks are of no family.
+// of keeps one family's part. Marks are of no family, and a tunnel may carry the
+// other one.
 func (d *difference) of(f ipvs.Family) *difference {
 	service := func(s Service) bool { return s.Key.Family != f }
-	server := func(s Server) bool { return ipvs.FamilyOf(s.Address.Addr()) != f }
+	server := func(s Server) bool { return ipvs.FamilyOf(s.Address.Addr()) != f && s.Forward != ipvs.Tunnel }
 	return &difference{
 		slices.DeleteFunc(slices.Clone(d.removed), service), slices.DeleteFunc(slices.Clone(d.added), service),
 		slices.DeleteFunc(slices.Clone(d.removedServers), server), slices.DeleteFunc(slices.Clone(d.addedServers), server),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/lbd-project/lbd/internal/userspace/tunnel"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -61,6 +62,11 @@ func (t *table) serverElements(s Server, yield func(set string, e element)) {
 	case ipvs.Route:
 		yield(mapHosts, element{key: mark, value: string(addr.AsSlice())})
 		yield(setRouted, element{key: mark})
+		return
+	case ipvs.Tunnel:
+		yield(mapHosts, element{key: mark, value: string(tunnel.Gateway(t.size == 16).AsSlice())})
+		yield(setRouted, element{key: mark})
+		yield(setTunnels, element{key: mark})
 		return
 	}
 	if s.Address.Port() == 0 {

@@ -64,3 +64,17 @@ func (l *lab) routedFlows() []Flow {
 	}
 	return list
 }
+
+// routes lists the balancer's routes of both versions.
+func (l *lab) routes() string {
+	l.t.Helper()
+	var all string
+	for _, v := range []string{"-4", "-6"} {
+		out, err := l.lb.Run(exec.Command("ip", v, "route"))
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		all += out
+	}
+	return all
+}

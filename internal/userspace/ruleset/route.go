@@ -101,7 +101,7 @@ func (t *table) flowRules(s *shape) []exprs {
 		rules = append(rules, rule(exprs{meta(expr.MetaKeyPRIORITY, reg1), bitwise(reg1, t.opts.Mask, 0)},
 			in(setDead), verdict(expr.VerdictDrop)))
 	}
-	return append(rules,
+	rules = append(rules,
 		// meta l4proto tcp tcp flags & (fin|rst) != 0 meta priority & INACTIVE == 0
 		//	delete @flows { TUPLE : … } update @flows { TUPLE timeout FIN : meta priority | INACTIVE }
 		//	meta priority set 0 queue to N-M
@@ -119,9 +119,25 @@ func (t *table) flowRules(s *shape) []exprs {
 		rule(protocol(protoUDP), priority, t.update(s.timeouts.UDP)),
 		// meta l4proto sctp update @flows { TUPLE timeout TCP : meta priority }
 		rule(protocol(protoSCTP), priority, t.update(s.timeouts.TCP)),
+	)
+	rules = append(rules, t.tunnelRules(s)...)
+	return append(rules,
 		// meta priority set 0 dup to meta priority & MASK map @hosts drop
 		t.send(expr.MetaKeyPRIORITY),
 	)
+}
+
+// tunnelRules mark the packets of known flows that go through a tunnel, which
+// knows its end by the mark. Bits of others are lost there.
+func (t *table) tunnelRules(s *shape) []exprs {
+	if !s.tunnels {
+		return nil
+	}
+	return []exprs{
+		// meta priority & MASK @tunnels meta mark set meta priority & MASK
+		rule(exprs{meta(expr.MetaKeyPRIORITY, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setTunnels),
+			exprs{setMeta(expr.MetaKeyMARK, reg1)}),
+	}
 }
 
 // repeatRules let the first packet of a connection that comes again, while nobody

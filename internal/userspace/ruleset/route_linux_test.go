@@ -15,7 +15,7 @@ import (
 
 // newRouteLab has everybody on one network, and the address of the service on
 // all servers, so that answers go to the client without the balancer.
-func newRouteLab(t *testing.T, o Options) *lab {
+func newRouteLab(t testing.TB, o Options) *lab {
 	t.Helper()
 	netnstest.Require(t, "netns")
 	l := &lab{t: t, client: netnstest.New(t), lb: netnstest.New(t)}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 
+	"github.com/lbd-project/lbd/internal/userspace/tunnel"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -40,6 +42,9 @@ type Rules struct {
 	// while the kernel's tables are not known to be so.
 	last  Spec
 	names *names
+	// tunnels are open once there was one; ends are those that are set.
+	tunnels *tunnel.Tunnels
+	ends    []tunnel.End
 }
 
 // Open finds out what the kernel can do; it changes nothing yet. The error
@@ -136,10 +141,18 @@ func (r *Rules) Apply(ctx context.Context, s Spec) error {
 		r.forget()
 		return err
 	}
-	if err = r.build(d, &s); err != nil {
+	ends := s.tunnelEnds()
+	// Ends are there before packets are sent to them, and until none is.
+	if err = r.setTunnels(append(slices.Clone(r.ends), without(ends, r.ends)...)); err == nil {
+		err = r.build(d, &s)
+	}
+	if err != nil {
 		err = errors.Join(err, r.abandon())
 	} else {
 		err = r.commit()
+	}
+	if err == nil {
+		err = r.setTunnels(ends)
 	}
 	if err != nil {
 		r.forget()
@@ -195,5 +208,9 @@ func (r *Rules) Remove(ctx context.Context) error {
 	if err := r.commit(); err != nil {
 		return fmt.Errorf("delete nftables tables: %w", err)
 	}
-	return nil
+	if r.able.Tunnel != nil {
+		return nil
+	}
+	r.ends = nil
+	return tunnel.Remove(r.opts.NetNS)
 }

@@ -19,7 +19,7 @@ import (
 
 // lab is a client, a balancer and two real servers, each in a namespace.
 type lab struct {
-	t       *testing.T
+	t       testing.TB
 	client  *netnstest.NS
 	lb      *netnstest.NS
 	servers []*netnstest.NS

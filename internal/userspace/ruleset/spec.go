@@ -174,6 +174,10 @@ func (d *difference) check(o *Options, a *Abilities) error {
 			errs = append(errs, fmt.Errorf("real server %v: mark %#x is not within mask %#x", v.Address, v.Mark, o.Mask))
 		case !v.Address.Addr().IsValid():
 			errs = append(errs, fmt.Errorf("real server with mark %#x: no address", v.Mark))
+		default:
+			if err := a.CheckServer(v.Forward, v.Tunnel); err != nil {
+				errs = append(errs, fmt.Errorf("real server %v: %w", v.Address, err))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -31,6 +31,7 @@ const (
 	setUntracked    = "untracked"     // address . protocol . port
 	setUntrackedAny = "untracked_any" // address . protocol
 	setRouted       = "routed"        // marks in mapHosts
+	setTunnels      = "tunnels"       // marks that are sent through a tunnel
 	setEach         = "services_each" // address . protocol . port
 	mapAnswers      = "answers_each"  // address . port : address . port of the service
 	mapHosts        = "hosts"         // mark : address to copy packets to
@@ -50,6 +51,7 @@ func (t *table) addStatelessSets() {
 	t.addSet(setUntracked, nil, t.addr, proto, port)
 	t.addSet(setUntrackedAny, nil, t.addr, proto)
 	t.addSet(setRouted, nil, mark)
+	t.addSet(setTunnels, nil, mark)
 	t.addSet(setEach, nil, t.addr, proto, port)
 	t.addSet(mapAnswers, concat(t.addr, port), t.addr, port)
 	t.addSet(mapHosts, concat(t.addr), mark)
@@ -61,7 +63,7 @@ func (t *table) addStatelessSets() {
 // statelessSet says whether a set is of those.
 func statelessSet(name string) bool {
 	switch name {
-	case setUntracked, setUntrackedAny, setRouted, setEach, mapAnswers, mapHosts, mapFlows:
+	case setUntracked, setUntrackedAny, setRouted, setTunnels, setEach, mapAnswers, mapHosts, mapFlows:
 		return true
 	}
 	return false
@@ -80,7 +82,7 @@ func (t *table) statelessChains(s *shape) []chain {
 		{name: chainFlow, rules: t.flowRules(s)},
 		{name: chainKnown, rules: t.knownRules()},
 		{name: chainRepeat, rules: t.repeatRules()},
-		{name: chainSend, rules: []exprs{t.send(expr.MetaKeyPRIORITY)}},
+		{name: chainSend, rules: append(t.tunnelRules(s), t.send(expr.MetaKeyPRIORITY))},
 		{name: chainUnmarked, rules: t.unmarkedRules()},
 		{name: chainEach, rules: t.eachRules()},
 		{name: chainDeliver, rules: t.deliverRules(s)},

@@ -76,8 +76,8 @@ func (t *table) reset() {
 
 // shape is what the rules of shared chains depend on.
 type shape struct {
-	persistent, dead, allEvents, stateless, signals bool
-	timeouts                                        ipvs.Timeouts
+	persistent, dead, allEvents, stateless, signals, tunnels bool
+	timeouts                                                 ipvs.Timeouts
 }
 
 func newTable(o *Options, a *Abilities, f ipvs.Family) *table {

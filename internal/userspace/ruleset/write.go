@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // write puts a difference into the transaction, or the whole table where it is
@@ -33,7 +35,8 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 		allEvents: s.AllEvents, timeouts: timeoutsOf(s.Timeouts),
 	}
 	// Once there, it stays: its base chains are not deleted.
-	next.stateless = t.shape.stateless || slices.ContainsFunc(d.added, func(v Service) bool { return v.stateless() })
+	next.tunnels = t.shape.tunnels || slices.ContainsFunc(d.addedServers, func(v Server) bool { return v.Forward == ipvs.Tunnel })
+	next.stateless = next.tunnels || t.shape.stateless || slices.ContainsFunc(d.added, func(v Service) bool { return v.stateless() })
 	shared := t.chains(&next)
 	if full {
 		if err := r.adopt(t, shared, next.stateless); err != nil {
