@@ -19,8 +19,9 @@ const (
 // has no queue for the engine any more, which it returns. New connections are
 // balanced by the rules alone before Run and after it.
 func (e *Engine) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(e.queues))
 	var wg sync.WaitGroup
 	for i, q := range e.queues {
 		wg.Go(func() {
@@ -29,15 +30,15 @@ func (e *Engine) Run(ctx context.Context) error {
 			if i == 0 {
 				tick = e.tickEvents
 			}
-			if err := q.Run(ctx, r.answer, tick); err != nil {
-				cancel(err)
+			if errs[i] = q.Run(ctx, r.answer, tick); errs[i] != nil {
+				cancel()
 			}
 		})
 	}
 	wg.Go(func() { e.resyncs(ctx) })
 	wg.Go(func() { e.care(ctx) })
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("userspace engine: %w", err)
 	}
 	return nil

@@ -1,0 +1,48 @@
+package userspace
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/lbd-project/lbd/internal/nfqueue"
+)
+
+// fakeQueue is a queue that the kernel takes away where fail is set.
+type fakeQueue struct{ fail error }
+
+func (q fakeQueue) Run(ctx context.Context, _ func(*nfqueue.Packet) nfqueue.Verdict, _ func()) error {
+	if q.fail != nil {
+		return q.fail
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (fakeQueue) Stats() nfqueue.Stats { return nfqueue.Stats{} }
+func (fakeQueue) Close() error         { return nil }
+
+// TestRunEnds tells a queue that is gone from the end that was asked for, for
+// whatever reason: signal.NotifyContext gives the signal as the cause.
+func TestRunEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail, want error
+	}{
+		"asked":     {nil, nil},
+		"one queue": {nfqueue.ErrGone, nfqueue.ErrGone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newRig(t).engine
+			e.kernelQueues = func() ([]nfqueue.KernelQueue, error) { return nil, nil }
+			e.queues = []queue{fakeQueue{}, fakeQueue{test.fail}}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if test.fail == nil {
+				cancel(errTest)
+			}
+			if err := e.Run(ctx); !errors.Is(err, test.want) {
+				t.Errorf("want %v, got %v", test.want, err)
+			}
+		})
+	}
+}
