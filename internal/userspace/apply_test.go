@@ -355,3 +355,37 @@ func TestMarks(t *testing.T) {
 		}
 	}
 }
+
+// TestRetireLate has a flow of a deleted real server turn up while its mark is
+// given back: it is kept then.
+func TestRetireLate(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	id := g.engine.model.services[web.ServiceKey].index[netip.MustParseAddrPort(one)].id
+	g.apply(remove(web, one))
+	g.pass(5 * time.Second)
+	g.resync()
+	tu := tupleTo(web, "198.51.100.1:1000")
+	g.rules.before = func(ruleset.Spec) {
+		g.rules.before = nil
+		g.kernel.begin(tu, g.engine.marks.of(id), true)
+		g.engine.tickEvents()
+	}
+	maintain := func() {
+		t.Helper()
+		if err := g.engine.maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	maintain()
+	maintain()
+	if s := g.engine.model.server(id); s == nil || len(g.rules.spec.Dead) != 1 {
+		t.Fatalf("the deleted real server is %v, dead in the rules are %v", s, g.rules.spec.Dead)
+	}
+	g.kernel.end(tu)
+	g.pass(time.Second)
+	maintain()
+	if s := g.engine.model.server(id); s != nil || len(g.rules.spec.Dead) != 0 {
+		t.Errorf("without flows: it is %v, dead in the rules are %v", s, g.rules.spec.Dead)
+	}
+}

@@ -88,7 +88,8 @@ func (e *Engine) restoreFlow(ev *conntrack.Event) {
 	e.model.ids.reserve(id)
 }
 
-// restoreTemplates takes in the templates that the rules kept.
+// restoreTemplates takes in the templates that the rules kept. Marks of others stay
+// unused as those of restoreFlow do.
 func (e *Engine) restoreTemplates(ctx context.Context) error {
 	list, err := e.rules.Templates(ctx)
 	if err != nil {
@@ -97,8 +98,13 @@ func (e *Engine) restoreTemplates(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range list {
-		s := e.model.server(e.marks.id(t.Mark))
-		if s == nil || s.service.id != t.Service || !s.service.persistent() || t.Expires <= 0 {
+		id := e.marks.id(t.Mark)
+		s := e.model.server(id)
+		if s == nil {
+			e.model.ids.reserve(id)
+			continue
+		}
+		if s.service.id != t.Service || !s.service.persistent() || t.Expires <= 0 {
 			continue
 		}
 		e.adoptTemplate(s, t.Client, min(t.Expires, s.service.Persistence.Timeout))

@@ -24,10 +24,11 @@ func (e *Engine) closeRouted(t *flow.Tuple) {
 	}
 }
 
-// dumpRouted takes in the flows that the rules have.
+// dumpRouted takes in the flows that the rules have. At the start there may be
+// some of real servers that no store tells of.
 func (e *Engine) dumpRouted(ctx context.Context) error {
 	e.mu.Lock()
-	any := e.model.routed
+	any := e.model.routed || e.starting
 	e.mu.Unlock()
 	if !any {
 		return nil
@@ -35,9 +36,13 @@ func (e *Engine) dumpRouted(ctx context.Context) error {
 	return e.rules.Flows(ctx, func(v *ruleset.Flow) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		s := e.model.server(e.marks.id(v.Mark))
+		id := e.marks.id(v.Mark)
+		s := e.model.server(id)
 		if s == nil {
 			e.strangers++
+			if e.starting {
+				e.model.ids.reserve(id) // as restoreFlow
+			}
 			return
 		}
 		e.seenRouted(v, s)

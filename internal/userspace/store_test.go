@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -82,6 +83,8 @@ func TestStoreUseless(t *testing.T) {
 	g := newRig(t)
 	g.apply(addOp(web), add(web, one, 1))
 	g.connect(tupleTo(web, "198.51.100.1:1000"), 1)
+	g.rules.flows = []ruleset.Flow{{Tuple: tupleTo(web, "198.51.100.1:1001"), Mark: 2 << 8}}
+	g.rules.templates = []ruleset.Template{{Service: 1, Mark: 3 << 8}}
 	g.store.data = g.store.data[:len(g.store.data)-2]
 	g.log.Reset()
 	g.start()
@@ -93,8 +96,8 @@ func TestStoreUseless(t *testing.T) {
 	}
 	g.apply(addOp(web), add(web, two, 1))
 	g.counts(web.ServiceKey, map[string]string{two: "0/0/0"})
-	if id := g.engine.model.services[web.ServiceKey].servers[0].id; id != 2 {
-		t.Errorf("number of the new real server: want 2, since there is a flow of 1; got %d", id)
+	if id := g.engine.model.services[web.ServiceKey].servers[0].id; id != 4 {
+		t.Errorf("number of the new real server: want 4, since there are flows of 1 and 2, and a template of 3; got %d", id)
 	}
 }
 

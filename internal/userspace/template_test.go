@@ -206,3 +206,27 @@ func TestTemplateShared(t *testing.T) {
 	g.counts(any.ServiceKey, map[string]string{"10.0.0.1:0": "1/0/1", "10.0.0.2:0": "5/0/1"})
 	g.counts(mark.ServiceKey, map[string]string{"10.0.0.1:0": "0/0/0", "10.0.0.2:0": "0/0/0"})
 }
+
+// TestTemplateOfDeadService deletes a persistent service while a connection lives
+// that outlasts this engine. The rules' templates of it go before its marks are
+// another's.
+func TestTemplateOfDeadService(t *testing.T) {
+	g := newRig(t)
+	s := persist(g, time.Minute, ipvs.Netmask{})
+	g.connectAs(s, "198.51.100.1", 1000)
+	client := netip.MustParseAddr("198.51.100.1")
+	g.apply(deleteOp(s))
+	g.rules.templates = []ruleset.Template{{Service: 1, Client: client, Mark: 1 << 8, Expires: time.Hour}}
+	g.start()
+	g.kernel.end(tupleTo(s, "198.51.100.1:1000"))
+	for range 2 {
+		g.pass(5 * time.Second)
+		g.resync()
+		if err := g.engine.maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(g.engine.model.dead); n != 0 || len(g.rules.templates) != 0 {
+		t.Errorf("%d deleted real servers are kept, templates in the rules: %v", n, g.rules.templates)
+	}
+}

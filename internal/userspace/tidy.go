@@ -43,7 +43,9 @@ func (e *Engine) tidy(ctx context.Context) {
 }
 
 // forgetTemplates deletes the rules' templates of real servers that may get no
-// more clients by them. Those of the engine are looked at when they are used.
+// more clients by them. Those of the engine are looked at when they are used. The
+// service of a deleted one may have been persistent once, or be one that only the
+// store tells of, so all of them count.
 func (e *Engine) forgetTemplates(ctx context.Context) {
 	var gone []*server
 	var marks []uint32
@@ -53,9 +55,7 @@ func (e *Engine) forgetTemplates(ctx context.Context) {
 		}
 	}
 	for _, s := range e.model.dead {
-		if s.service.persistent() {
-			note(s)
-		}
+		note(s)
 	}
 	for _, svc := range e.model.services {
 		if !svc.persistent() {
@@ -81,14 +81,14 @@ func (e *Engine) forgetTemplates(ctx context.Context) {
 	}
 }
 
-// retire gives back the marks of deleted real servers that have no flows. The
-// last resync began after they were deleted and no packet was still on its way
-// to them, so conntrack has none either. The write lock is held.
+// retire gives back the marks of deleted real servers that have no flows and no
+// templates. The last resync began after they were deleted and no packet was
+// still on its way to them, so conntrack has none either. The write lock is held.
 func (e *Engine) retire(ctx context.Context) error {
 	e.mu.Lock()
 	var gone []*server
 	for _, s := range e.model.dead {
-		if s.flows == 0 && s.templates == 0 && e.everSynced && int32(e.synced-s.died) > settleTicks {
+		if s.flows == 0 && s.templates == 0 && s.forgotten && e.everSynced && int32(e.synced-s.died) > settleTicks {
 			gone = append(gone, s)
 		}
 	}
@@ -107,6 +107,10 @@ func (e *Engine) retire(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range gone {
+		if s.flows != 0 || s.templates != 0 {
+			e.stale = true // one more came meanwhile
+			continue
+		}
 		e.model.retire(s)
 	}
 	return nil
