@@ -42,7 +42,7 @@ func (t *table) serviceElements(s *Service, yield func(set string, e element)) {
 	}
 	for _, k := range keys {
 		yield(set, element{key: k})
-		if s.stateless() && untracked != "" {
+		if s.untracked() && untracked != "" {
 			yield(untracked, element{key: k})
 		}
 		if s.OnePacket {

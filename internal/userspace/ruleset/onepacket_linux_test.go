@@ -31,6 +31,9 @@ func onePacket(s Spec) Spec {
 func inTurn() func(packet.Info) uint32 {
 	n := uint32(0)
 	return func(in packet.Info) uint32 {
+		if in.FIN || in.RST {
+			return 0 // of a known flow
+		}
 		n++
 		return to(n % 2)(in)
 	}

@@ -155,3 +155,57 @@ func kinds(list []packet.Info) []string {
 	}
 	return out
 }
+
+// TestNetnsRouteMixed has one real server by direct routing and one by
+// masquerading, whose answers come back through the balancer.
+func TestNetnsRouteMixed(t *testing.T) {
+	eachWay := map[string]bool{"queue": true, "fallback": false}
+	for way, queue := range eachWay {
+		t.Run(way, func(t *testing.T) {
+			l := newRouteLab(t, Options{FailOpen: true})
+			l.lb.SetSysctl("net.ipv4.ip_forward", "1")
+			l.lb.SetSysctl("net.ipv6.conf.all.forwarding", "1")
+			for _, dev := range []string{"all", "eth0"} {
+				l.lb.SetSysctl("net.ipv4.conf."+dev+".send_redirects", "0")
+			}
+			l.servers[1].AddRoute("198.51.100.2/32", "198.51.100.1")
+			l.servers[1].AddRoute("2001:db8:1::2/128", "2001:db8:1::1")
+			s := routed()
+			for i := range s.Services {
+				s.Services[i].Mixed = true
+			}
+			for i := range s.Servers {
+				if i%2 == 1 {
+					s.Servers[i].Forward = ipvs.Masq
+					addr := s.Servers[i].Address.String()
+					l.serveTCP(l.servers[1], addr, "masq")
+					l.serveUDP(l.servers[1], addr, "masq")
+				}
+			}
+			l.apply(s)
+			if queue {
+				l.serve(inTurn())
+			}
+			for _, network := range []string{"tcp", "udp"} {
+				for _, addr := range routeAddresses {
+					seen := map[string]int{}
+					for range 30 {
+						name, err := l.ask(l.client, network, addr)
+						if err != nil {
+							t.Fatalf("%s %s: %v", network, addr, err)
+						}
+						seen[name]++
+					}
+					if seen["0"] < 3 || seen["m"] < 3 || seen["0"]+seen["m"] != 30 {
+						t.Errorf("%s %s: %v", network, addr, seen)
+					}
+				}
+			}
+			for _, e := range l.flows(every) {
+				if e.Mark&DefaultMask != mark2 && e.Mark&DefaultMask != mark4 {
+					t.Errorf("connection tracking has %+v", e)
+				}
+			}
+		})
+	}
+}

@@ -95,8 +95,12 @@ type Service struct {
 	// a fwmark nor for every port.
 	OnePacket bool
 	// Forward is ipvs.Masq, or ipvs.Route where real servers get packets as they
-	// are, by direct routing or in a tunnel. One service cannot have both.
+	// are, by direct routing or in a tunnel.
 	Forward ipvs.ForwardMethod
+	// Mixed says of a service with Forward ipvs.Route that it has real servers by
+	// masquerading as well. Then connection tracking begins with each packet and
+	// forgets it again where it goes by direct routing, which costs some.
+	Mixed bool
 	// Persistent keeps templates: client to real server.
 	Persistent bool
 	// Timeout is how long a template lives after its last use.
@@ -113,12 +117,15 @@ type Service struct {
 func (s *Service) equal(o *Service) bool {
 	a, b := *s, *o
 	a.Fallback, b.Fallback = nil, nil
-	return a.ID == b.ID && a.Key == b.Key && a.OnePacket == b.OnePacket && a.Forward == b.Forward &&
+	return a.ID == b.ID && a.Key == b.Key && a.OnePacket == b.OnePacket && a.Forward == b.Forward && a.Mixed == b.Mixed &&
 		a.Persistent == b.Persistent && a.Timeout == b.Timeout && a.Netmask == b.Netmask &&
 		a.Signals == b.Signals && slices.Equal(s.Fallback, o.Fallback)
 }
 
-// stateless says whether connection tracking does not carry its flows.
+// untracked says whether connection tracking shall not even begin.
+func (v *Service) untracked() bool { return v.OnePacket || v.Forward != ipvs.Masq && !v.Mixed }
+
+// stateless says whether connection tracking does not carry all of its flows.
 func (v *Service) stateless() bool { return v.OnePacket || v.Forward != ipvs.Masq }
 
 // Share is a real server's part of a service's new flows.
