@@ -46,6 +46,8 @@ func TestKernelRuleset(t *testing.T) {
 		{"Refuse", TestNetnsRefuse},
 		{"ResetBeforeEstablished", TestNetnsResetBeforeEstablished},
 		{"Route", TestNetnsRoute},
+		{"RouteErrors", TestNetnsRouteErrors},
+		{"RouteMixed", TestNetnsRouteMixed},
 		{"RouteQueue", TestNetnsRouteQueue},
 		{"SCTP", TestNetnsSCTP},
 		{"ServerAsClient", TestNetnsServerAsClient},
@@ -57,6 +59,8 @@ func TestKernelRuleset(t *testing.T) {
 		{"TemplatesEdit", TestNetnsTemplatesEdit},
 		{"TemplatesExpire", TestNetnsTemplatesExpire},
 		{"Timeouts", TestNetnsTimeouts},
+		{"Tunnel", TestNetnsTunnel},
+		{"TunnelEdits", TestNetnsTunnelEdits},
 		{"Unanswered", TestNetnsUnanswered},
 	} {
 		t.Run(test.name, test.fn)

@@ -79,7 +79,7 @@ func (t *table) send(key expr.MetaKey) exprs {
 // knownRules look for the flow of a packet that connection tracking does not
 // know.
 func (t *table) knownRules() []exprs {
-	return []exprs{
+	return append(t.errorRules(),
 		// meta l4proto tcp tcp flags & (fin|syn|rst|ack) == syn return
 		//
 		// A new connection, or one anew: the daemon tells by its number.
@@ -88,6 +88,46 @@ func (t *table) knownRules() []exprs {
 		rule(protocol(protoSCTP), exprs{transport(reg1, offSCTPType, 1), holds(expr.CmpOpEq, reg1, []byte{sctpInit})}, verdict(expr.VerdictReturn)),
 		// meta priority set TUPLE map @flows goto known_flow
 		rule(t.flow(), goTo(chainFlow)),
+	)
+}
+
+// errorRules pass on ICMP errors about what a real server sent to a client, such
+// as "fragmentation needed": they come to the address of the service, and have
+// the beginning of that packet, after 8 bytes of ICMP's own.
+func (t *table) errorRules() []exprs {
+	const inner = 8
+	at := func(reg, offset, size uint32) expr.Any { return transport(reg, inner+offset, size) }
+	proto := reg32 + t.size/2
+	// The flow is the client's, so that destination and source change places.
+	tuple := func(header, next uint32) exprs {
+		return exprs{
+			at(reg1, t.daddr, t.size), at(reg32+t.size/4, t.saddr, t.size), at(proto, next, 1),
+			at(proto+1, header+offDPort, 2), at(proto+2, header, 2),
+			&expr.Lookup{SourceRegister: reg1, DestRegister: reg1, IsDestRegSet: true, SetName: mapFlows},
+			setMeta(expr.MetaKeyPRIORITY, reg1),
+		}
+	}
+	if t.size == 16 {
+		const nextHeader, headerSize = 6, 40
+		return []exprs{
+			// meta l4proto ipv6-icmp icmpv6 type < 128 meta priority set INNER map @flows goto deliver_flow
+			rule(protocol(unix.IPPROTO_ICMPV6), exprs{transport(reg1, 0, 1), holds(expr.CmpOpLt, reg1, []byte{128})},
+				tuple(headerSize, nextHeader), goTo(chainSend)),
+		}
+	}
+	const protocolOffset, headerSize = 9, 20
+	icmp := func(kind byte) exprs {
+		return rule(protocol(unix.IPPROTO_ICMP), exprs{transport(reg1, 0, 1), holds(expr.CmpOpEq, reg1, []byte{kind}),
+			at(reg1, 0, 1), holds(expr.CmpOpEq, reg1, []byte{4<<4 | headerSize/4})}, // without options
+			tuple(headerSize, protocolOffset), goTo(chainSend))
+	}
+	return []exprs{
+		// meta l4proto icmp icmp type destination-unreachable @th,64,8 0x45 meta priority set INNER map @flows goto deliver_flow
+		icmp(3),
+		// meta l4proto icmp icmp type time-exceeded …
+		icmp(11),
+		// meta l4proto icmp icmp type parameter-problem …
+		icmp(12),
 	}
 }
 
