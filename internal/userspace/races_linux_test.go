@@ -294,3 +294,46 @@ func TestNetnsSameNetwork(t *testing.T) {
 		t.Errorf("masqueraded connections: got %v", got)
 	}
 }
+
+// TestNetnsEditWhileQueued rewrites the chains while packets are in the queue: the
+// kernel drops all that wait as soon as a base chain goes.
+func TestNetnsEditWhileQueued(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, 2)
+	l.open()
+	svc, ops := l.service(ipvs.TCP, ipvs.IPv4)
+	l.apply(ops...)
+	st := l.engine.current()
+	spec := l.engine.spec(st)
+	const n = 3
+	release := sync.OnceFunc(l.hold())
+	defer release()
+	dialed := make(chan error, n)
+	for range n {
+		go func() {
+			c, err := l.dial(l.client, svc)
+			if err == nil {
+				t.Cleanup(func() { c.Close() })
+			}
+			dialed <- err
+		}()
+	}
+	l.waiting(n)
+	for _, timeout := range []time.Duration{100 * time.Second, 200 * time.Second} {
+		spec.Timeouts.TCP = timeout
+		if err := l.engine.rules.Apply(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.waiting(n)
+	release()
+	for range n {
+		if err := <-dialed; err != nil {
+			t.Error(err)
+		}
+	}
+	if s := l.engine.queues[0].Stats(); s.Unknown != 0 || s.Refused != 0 {
+		t.Errorf("want every answer taken, got %+v", s)
+	}
+	l.eventually(svc, map[string]string{"s1": "2/0/0", "s2": "1/0/0"})
+}

@@ -1,0 +1,71 @@
+package userspace
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/conntrack"
+)
+
+// TestEventsTwice has every event of a flow twice, as when one says what a dump
+// has said before, and the end of an earlier flow after the begin of a later one.
+func TestEventsTwice(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	twice := func() {
+		g.kernel.events = append(g.kernel.events, slices.Clone(g.kernel.events)...)
+		g.pass(time.Second)
+	}
+	mark := g.engine.marks.of(g.engine.model.services[web.ServiceKey].index[netip.MustParseAddrPort(one)].id)
+	g.kernel.begin(tu, mark, true)
+	twice()
+	g.counts(web.ServiceKey, map[string]string{one: "1/0/0", two: "0/0/0"})
+	g.kernel.close(tu)
+	twice()
+	g.counts(web.ServiceKey, map[string]string{one: "0/1/0", two: "0/0/0"})
+	g.kernel.end(tu)
+	twice()
+	g.counts(web.ServiceKey, map[string]string{one: "0/0/0", two: "0/0/0"})
+
+	// The port again, with the other server: a late end of the first is no end.
+	g.kernel.begin(tu, mark, true)
+	g.pass(time.Second)
+	g.kernel.end(tu)
+	late := slices.Clone(g.kernel.events)
+	g.pass(time.Second)
+	if got := g.connect(tu, 2); got != two {
+		t.Fatalf("want %s, got %s", two, got)
+	}
+	g.kernel.events = append(g.kernel.events, late...)
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "0/0/0", two: "1/0/0"})
+}
+
+// TestWarningsOfConntrack names what conntrack says of itself.
+func TestWarningsOfConntrack(t *testing.T) {
+	for want, stats := range map[string]conntrack.Stats{
+		"new connections were dropped (1":       {Drop: 1},
+		"were given up early (1":                {EarlyDrop: 1},
+		"whose connection clashed with another": {InsertFailed: 1},
+		"conntrack has 80 of 100 connections":   {Entries: 80, Max: 100},
+	} {
+		g := newRig(t)
+		g.engine.kernelQueues = noQueues
+		for _, s := range []conntrack.Stats{{Entries: 79, Max: 100}, stats} {
+			if n := len(g.engine.Warnings()); n != 0 {
+				t.Errorf("%q before", g.engine.Warnings())
+			}
+			g.kernel.stats = s
+			if err := g.engine.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w := g.engine.Warnings(); len(w) != 1 || !strings.Contains(w[0], want) {
+			t.Errorf("want %q, got %q", want, w)
+		}
+	}
+}
