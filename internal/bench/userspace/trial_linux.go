@@ -49,6 +49,12 @@ func (t *trial) play(ctx context.Context, h *e2e.Host) (err error) {
 	return nil
 }
 
+var modules = []string{
+	"nf_conntrack", "nf_conntrack_netlink", "nfnetlink_queue", "nfnetlink_cttimeout", "nf_tables", "nf_nat",
+	"nft_ct", "nft_chain_nat", "nft_nat", "nft_numgen", "nft_queue", "nft_compat", "nft_reject_ipv4",
+	"nft_dup_ipv4", "xt_NFQUEUE",
+}
+
 // conntrack sets what all contenders have in common. Accounting, which lbd
 // needs, costs the others the same. Events are made of none but the connections
 // that rules choose, as lbd's do: by default the kernel makes some of each
@@ -56,8 +62,12 @@ func (t *trial) play(ctx context.Context, h *e2e.Host) (err error) {
 // and the limit would pay for that program.
 func (t *trial) conntrack() error {
 	return e2e.WithHost(func(h *e2e.Host) error {
-		// Where conntrack is a module, the setting is there once it is loaded.
-		exec.Command("modprobe", "nf_conntrack").Run()
+		// Where conntrack is a module, the settings are there once it is loaded. The
+		// others are what lbd's rules use: one by one, emulation takes half a minute
+		// to load them. Those that are no modules here, or are absent, do not matter.
+		for _, module := range modules {
+			exec.Command("modprobe", module).Run()
+		}
 		t.rig.Balancer.SetSysctl("net.netfilter.nf_conntrack_acct", "1")
 		t.rig.Balancer.SetSysctl("net.netfilter.nf_conntrack_events", "0")
 		return nil
