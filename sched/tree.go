@@ -245,3 +245,6 @@ func (d *draws) below(i int, n uint64) uint64 {
 	hi, _ := bits.Mul64(d.n[i], n)
 	return hi
 }
+
+// loadOf implements comparer.
+func (r *tree) loadOf(s *Server) load { return r.measure.of(r.t, s) }
