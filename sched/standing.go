@@ -44,3 +44,17 @@ func (t *Table) Standings() []Standing {
 	}
 	return list
 }
+
+// Next returns the server that the next connection would get, nil for none, and
+// whether that is certain: it is not where the packet decides or chance does.
+func (t *Table) Next() (s *Server, certain bool) {
+	r, _ := lookup(t.name)
+	switch t.name {
+	case "sh", "dh", "mh", "ring", "lblc", "lblcr":
+		return nil, false
+	}
+	if r.random || t.opt.Ties == TiesRandom {
+		return nil, false
+	}
+	return t.Peek(nil), true
+}

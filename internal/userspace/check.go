@@ -107,3 +107,21 @@ func (e *Engine) supportsServer(d *ipvs.Destination) error {
 }
 
 func unsupported(reason error) error { return &unsupportedError{reason} }
+
+// Ability is something that depends on the host.
+type Ability struct {
+	Name string
+	// Err says why the host cannot do it; nil if it can.
+	Err error
+}
+
+// Abilities returns what the engine needs, or could use, of this host.
+func (e *Engine) Abilities() []Ability {
+	a := e.rules.Abilities()
+	return []Ability{
+		{"direct routing", a.Route},
+		{"one-packet scheduling", a.OnePacket},
+		{"refusing clients at once", a.Reject},
+		{"IPVS's timeouts", a.CTTimeout},
+	}
+}
