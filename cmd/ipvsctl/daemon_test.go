@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -55,6 +56,18 @@ func (b scriptBackend) Services(context.Context) ([]api.Service, error) {
 
 func (b scriptBackend) Table(context.Context) ([]api.Service, error) {
 	return answer[[]api.Service](b, "table")
+}
+
+func (b scriptBackend) Explain(_ context.Context, name string) (api.Explanation, error) {
+	x, err := answer[api.Explanation](b, "explain")
+	if err == nil && name != x.Service && name != x.Key {
+		err = fmt.Errorf("virtual service %q: %w", name, api.ErrNotFound)
+	}
+	return x, err
+}
+
+func (b scriptBackend) Doctor(context.Context) (api.Diagnosis, error) {
+	return answer[api.Diagnosis](b, "doctor")
 }
 
 func (b scriptBackend) Check(_ context.Context, f api.File) (api.CheckReport, error) {

@@ -58,6 +58,8 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.statusCommand(),
 		a.listCommand(),
+		a.explainCommand(),
+		a.doctorCommand(),
 		a.checkCommand(),
 		a.diffCommand(),
 		a.reloadCommand(),

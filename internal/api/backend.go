@@ -25,6 +25,11 @@ type Backend interface {
 	// Table reads what the engine holds now: every service by its key, with its
 	// real servers in the engine's order.
 	Table(ctx context.Context) ([]Service, error)
+	// Explain says who would get the next connection of a service, which is named
+	// by its name or its key. The error matches ErrNotFound if there is none.
+	Explain(ctx context.Context, service string) (Explanation, error)
+	// Doctor looks at the host.
+	Doctor(ctx context.Context) (Diagnosis, error)
 	// Check says what is wrong with a configuration on this host. An unusable
 	// file is a report, not an error.
 	Check(ctx context.Context, f File) (CheckReport, error)

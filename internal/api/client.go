@@ -73,6 +73,20 @@ func (c *Client) Service(ctx context.Context, name string) (Service, error) {
 	return call[Service](ctx, c, "GET", "/v1/services/"+url.PathEscape(name), nil)
 }
 
+// Explain says who would get the next connection of a virtual service, by its
+// name or its key. The error matches ErrNotFound if there is none.
+func (c *Client) Explain(ctx context.Context, name string) (Explanation, error) {
+	if name == "" || name == "." || name == ".." {
+		return Explanation{}, fmt.Errorf("virtual service %q: %w", name, ErrNotFound)
+	}
+	return call[Explanation](ctx, c, "GET", "/v1/services/"+url.PathEscape(name)+"/explain", nil)
+}
+
+// Doctor says what lbd finds of its host.
+func (c *Client) Doctor(ctx context.Context) (Diagnosis, error) {
+	return call[Diagnosis](ctx, c, "GET", "/v1/doctor", nil)
+}
+
 // Table reads what lbd's engine holds now, with its real servers in the engine's
 // order and without what only lbd knows.
 func (c *Client) Table(ctx context.Context) ([]Service, error) {

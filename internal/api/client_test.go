@@ -41,6 +41,10 @@ func TestClient(t *testing.T) {
 	check("services", fillServices(backend.services), services, err)
 	table, err := c.Table(ctx)
 	check("table", fillServices(backend.table), table, err)
+	explained, err := c.Explain(ctx, "web")
+	check("explain", backend.explained, explained, err)
+	diagnosis, err := c.Doctor(ctx)
+	check("doctor", backend.diagnosis, diagnosis, err)
 	for _, want := range backend.services {
 		name := want.Name
 		if name == "" {
@@ -59,7 +63,7 @@ func TestClient(t *testing.T) {
 	check("reconcile", backend.reconcile, reconcile, err)
 
 	check("files", []File{file, file}, backend.files, nil)
-	if len(answers) != 12 || !strings.HasPrefix(answers[1], `{"version":"v1.2.3",`) {
+	if len(answers) != 14 || !strings.HasPrefix(answers[1], `{"version":"v1.2.3",`) {
 		t.Errorf("want 11 raw answers, got %d: %q", len(answers), answers)
 	}
 }

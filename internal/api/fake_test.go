@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -16,6 +17,8 @@ type fakeBackend struct {
 	status    Status
 	services  []Service
 	table     []Service
+	explained Explanation
+	diagnosis Diagnosis
 	check     CheckReport
 	plan      Plan
 	reload    ReloadResult
@@ -43,6 +46,17 @@ func (f *fakeBackend) Services(ctx context.Context) ([]Service, error) {
 
 func (f *fakeBackend) Table(ctx context.Context) ([]Service, error) {
 	return f.table, f.call(ctx)
+}
+
+func (f *fakeBackend) Explain(ctx context.Context, name string) (Explanation, error) {
+	if name != f.explained.Service && f.err == nil {
+		return Explanation{}, fmt.Errorf("virtual service %q: %w", name, ErrNotFound)
+	}
+	return f.explained, f.call(ctx)
+}
+
+func (f *fakeBackend) Doctor(ctx context.Context) (Diagnosis, error) {
+	return f.diagnosis, f.call(ctx)
 }
 
 func (f *fakeBackend) file(file File) {

@@ -47,6 +47,19 @@ func fixture() *fakeBackend {
 			{Key: "UDP 192.0.2.9:53", Foreign: true, Protocol: "UDP", Address: "192.0.2.9:53", Family: "ipv4", Scheduler: "rr"},
 		},
 		table: []Service{{Key: "TCP 192.0.2.10:80", Protocol: "TCP", Address: "192.0.2.10:80", Family: "ipv4", Scheduler: "wlc"}},
+		explained: Explanation{
+			Service: "web", Key: "TCP 192.0.2.10:80", Scheduler: "wlc", Compares: "connections / weight",
+			Next: "10.0.0.2:80", Why: "the least score",
+			RealServers: []Standing{{
+				Address: "10.0.0.2:80", ConfiguredWeight: 3, ProgrammedWeight: 3, State: "up", Reason: "the check passed",
+				Present: true, Active: 7, Inactive: 8, Score: "1807/3", Overloaded: true,
+			}},
+			Warnings: []string{"w"},
+		},
+		diagnosis: Diagnosis{
+			Engine: "userspace", EngineReason: "the kernel has no IPVS", EngineVersion: "nftables' queue 100",
+			Findings: []Finding{{Level: LevelNote, Topic: "overhead", Text: "no IPVS"}},
+		},
 		check: CheckReport{
 			Errors: []string{"lbd.yaml:1:1: e"}, HostErrors: []string{"scheduler mh: not in this kernel"}, Warnings: []string{"w"},
 		},

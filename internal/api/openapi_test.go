@@ -149,7 +149,7 @@ func TestOpenAPISchemas(t *testing.T) {
 		}
 	}
 	for _, v := range []any{
-		Version{}, Status{}, Service{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
+		Version{}, Status{}, Service{}, Explanation{}, Diagnosis{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
 	} {
 		check(reflect.TypeOf(v))
 	}
@@ -168,6 +168,8 @@ func TestOpenAPIRoutes(t *testing.T) {
 		"status":    {"", "Status"},
 		"services":  {"", "array of Service"},
 		"table":     {"", "array of Service"},
+		"explain":   {"", "Explanation"},
+		"doctor":    {"", "Diagnosis"},
 		"service":   {"", "Service"},
 		"check":     {"File", "CheckReport"},
 		"diff":      {"File", "Plan"},

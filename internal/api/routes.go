@@ -27,7 +27,9 @@ func (s *Server) routes() []route {
 		{"GET", "/v1/status", false, s.status},
 		{"GET", "/v1/services", false, s.services},
 		{"GET", "/v1/services/{name}", false, s.service},
+		{"GET", "/v1/services/{name}/explain", false, s.explain},
 		{"GET", "/v1/table", false, s.table},
+		{"GET", "/v1/doctor", false, s.doctor},
 		{"POST", "/v1/check", false, s.check},
 		{"POST", "/v1/diff", false, s.diff},
 		{"POST", "/v1/reload", true, s.reload},
@@ -67,6 +69,16 @@ func (s *Server) service(r *http.Request) (any, error) {
 		}
 	}
 	return nil, fmt.Errorf("virtual service %q: %w", name, ErrNotFound)
+}
+
+func (s *Server) explain(r *http.Request) (any, error) {
+	v, err := s.backend.Explain(r.Context(), r.PathValue("name"))
+	return v.fill(), err
+}
+
+func (s *Server) doctor(r *http.Request) (any, error) {
+	v, err := s.backend.Doctor(r.Context())
+	return v.fill(), err
 }
 
 func (s *Server) check(r *http.Request) (any, error) {

@@ -60,6 +60,9 @@ func TestRoutes(t *testing.T) {
 		{"status", "GET", "/v1/status", "", "", 200},
 		{"services", "GET", "/v1/services", "", "", 200},
 		{"table", "GET", "/v1/table", "", "", 200},
+		{"explain", "GET", "/v1/services/web/explain", "", "", 200},
+		{"explain no such service", "GET", "/v1/services/nope/explain", "", "", 404},
+		{"doctor", "GET", "/v1/doctor", "", "", 200},
 		{"service", "GET", "/v1/services/web", "", "", 200},
 		{"service by key", "GET", "/v1/services/UDP%20192.0.2.9:53", "", "", 200},
 		{"service with a strange name", "GET", "/v1/services/a%2Fb%252F%20%C3%A9", "", "", 200},
@@ -139,7 +142,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestListsAreNeverNull(t *testing.T) {
-	backend := &fakeBackend{services: []Service{{Name: "a"}, {Name: "b", RealServers: []RealServer{{Address: "10.0.0.2:80"}}}}}
+	backend := &fakeBackend{explained: Explanation{Service: "b"}, services: []Service{{Name: "a"}, {Name: "b", RealServers: []RealServer{{Address: "10.0.0.2:80"}}}}}
 	socket := serve(t, backend, Options{}, defaultLimits)
 	for _, rt := range (&Server{}).routes() {
 		body, contentType := "", ""

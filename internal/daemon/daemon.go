@@ -13,6 +13,8 @@ import (
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/internal/userspace"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 var _ api.Backend = (*Daemon)(nil)
@@ -35,6 +37,11 @@ type Daemon struct {
 	serve    func(context.Context) error
 	warnings func() []string
 	check    func(*config.Config) []string
+	// abilities is the engine's, too, explainer its explain.
+	abilities func() []userspace.Ability
+	explainer func(context.Context, ipvs.ServiceKey) (userspace.Explanation, error)
+	// overhead is how the kernel weighs connections.
+	overhead overheadProbe
 
 	hangup  <-chan os.Signal
 	reloads chan reloadRequest
@@ -80,6 +87,8 @@ func assemble(p parts) (*Daemon, error) {
 		serve:         p.run,
 		warnings:      p.warnings,
 		check:         p.check,
+		abilities:     p.abilities,
+		explainer:     p.explain,
 	}
 	o := &owner{
 		log:         p.log,

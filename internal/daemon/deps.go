@@ -49,6 +49,9 @@ type Host interface {
 	ListVIPs(dev string) ([]sysnet.VIP, error)
 	AddVIPs(dev string, vips []netip.Addr) ([]netip.Addr, error)
 	RemoveVIPs(dev string, vips []netip.Addr) ([]netip.Addr, error)
+	// Conntrack returns how many connections the host tracks, and how many it may;
+	// zero where nothing is tracked.
+	Conntrack() (count, limit int, err error)
 	// Warnings says what on the host would keep the services of a configuration
 	// from working well, Errors what keeps it from being used at all.
 	Warnings(c *config.Config) []string

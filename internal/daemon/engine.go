@@ -7,6 +7,7 @@ import (
 
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/sysnet"
+	"github.com/lbd-project/lbd/internal/userspace"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -32,6 +33,11 @@ type opened struct {
 	repairs func() uint64
 	// check says what it cannot do of a configuration on this host.
 	check func(*config.Config) []string
+	// explain says how the real servers of a service stand in the engine's own
+	// scheduler.
+	explain func(context.Context, ipvs.ServiceKey) (userspace.Explanation, error)
+	// abilities are what it needs, or could use, of the host.
+	abilities func() []userspace.Ability
 	// clear removes all that is left of it on the host once its table is empty.
 	clear func(context.Context) error
 	close func() error

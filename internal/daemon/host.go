@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -49,6 +51,23 @@ func (h host) SetSysctl(name string, value int) error {
 	}
 	_, err := h.Namespace.SetSysctl(sysctlPrefix+name, strconv.Itoa(value))
 	return err
+}
+
+// Conntrack implements Host.
+func (h host) Conntrack() (count, limit int, err error) {
+	for name, v := range map[string]*int{"nf_conntrack_count": &count, "nf_conntrack_max": &limit} {
+		text, err := h.Namespace.Sysctl("net.netfilter." + name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return 0, 0, nil
+		}
+		if err == nil {
+			*v, err = strconv.Atoi(text)
+		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("connection tracking: %w", err)
+		}
+	}
+	return count, limit, nil
 }
 
 // Warnings implements Host.

@@ -381,6 +381,8 @@ func (h *fakeHost) RemoveVIPs(dev string, vips []netip.Addr) (removed []netip.Ad
 	return removed, nil
 }
 
+func (h *fakeHost) Conntrack() (count, limit int, err error) { return 50, 200, nil }
+
 func (h *fakeHost) Warnings(*config.Config) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -58,7 +58,8 @@ func openEngine(ctx context.Context, p place, o userspace.Options) (*opened, err
 		sysctls: engineSysctls{e},
 		threads: o.Queues,
 		run:     e.Run, warnings: e.Warnings, repairs: e.Repairs,
-		check: func(c *config.Config) []string { return lines(e.Check(entries(c))) },
+		check:   func(c *config.Config) []string { return lines(e.Check(entries(c))) },
+		explain: e.Explain, abilities: e.Abilities,
 		clear: e.Clear,
 		close: e.Close,
 	}, nil

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lbd-project/lbd/internal/api"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain SERVICE",
+		Short: "Say who would get the next connection, and why",
+		Long: `Say which real server the next new client of a virtual service would get, and
+why. SERVICE is a name, or the protocol and address as listed.
+
+The real servers are in the order of the engine, in which the first of equals
+wins. SCORE is what the scheduler compares: the least gets the connection, and a
+dash means that the real server gets none. WEIGHT is the weight in the table and
+the configured one; a dash means that the table does not hold the real server.`,
+		Example:           "  ipvsctl explain web",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeService,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x, err := a.client().Explain(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.text() {
+				a.printExplanation(x)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) printExplanation(x api.Explanation) {
+	title := x.Key + " " + x.Scheduler
+	if x.Service != "" && "TCP "+x.Service != x.Key {
+		title = x.Service + "  " + title
+	}
+	t := table{indent: "  ", right: map[int]bool{1: true, 2: true, 3: true, 4: true}}
+	t.row("REAL SERVER", "WEIGHT", "ACTIVE", "INACTIVE", "SCORE", "STATE", "REASON")
+	t.line(title)
+	for _, r := range x.RealServers {
+		programmed, score, state := "-", dash(r.Score), r.State
+		if r.Present {
+			programmed = strconv.FormatUint(uint64(r.ProgrammedWeight), 10)
+		}
+		if r.Overloaded {
+			state += " overloaded"
+		}
+		t.row(r.Address, fmt.Sprintf("%s/%d", programmed, r.ConfiguredWeight),
+			strconv.FormatUint(uint64(r.Active), 10), strconv.FormatUint(uint64(r.Inactive), 10),
+			score, dash(state), dash(r.Reason))
+	}
+	t.write(a.out)
+	if x.Compares != "" {
+		fmt.Fprintf(a.out, "score: %s\n", printable(x.Compares))
+	}
+	next := x.Next
+	if next == "" {
+		next = "not certain"
+		if len(x.RealServers) == 0 {
+			next = "none"
+		}
+	}
+	fmt.Fprintf(a.out, "next: %s: %s\n", printable(next), printable(x.Why))
+	for _, w := range x.Warnings {
+		a.printWarning(w)
+	}
+}

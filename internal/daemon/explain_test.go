@@ -1,0 +1,185 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/userspace"
+	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
+)
+
+// explanationText prints an explanation: the next and why, then a real server a line.
+func explanationText(x api.Explanation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", x.Next, x.Why)
+	for _, r := range x.RealServers {
+		fmt.Fprintf(&b, "%s %d/%d %d+%d %q %s", r.Address, r.ProgrammedWeight, r.ConfiguredWeight, r.Active, r.Inactive, r.Score, r.State)
+		if !r.Present {
+			b.WriteString(" absent")
+		}
+		if r.Overloaded {
+			b.WriteString(" overloaded")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// What the kernel would do follows from its counts, its order and its formula.
+func TestExplainKernel(t *testing.T) {
+	t.Parallel()
+	conns := map[string]ipvs.Conns{rs2: {Active: 2, Inactive: 600}, rs3: {Active: 4}}
+	for _, tt := range []struct {
+		name      string
+		scheduler ipvs.Scheduler
+		flags     ipvs.ServiceFlags
+		overhead  sched.Overhead
+		err       error
+		conns     map[string]ipvs.Conns
+		want      string
+		warnings  int
+	}{
+		{name: "wlc", scheduler: "wlc", overhead: sched.OverheadTotal, conns: conns,
+			want: "10.0.0.3:80: it has the least score\n" +
+				"10.0.0.2:80 1/1 2+600 \"1114\" unchecked\n10.0.0.3:80 1/1 4+0 \"1028\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+		{name: "wlc before the kernel changed", scheduler: "wlc", overhead: sched.OverheadInactive, conns: conns,
+			want: "10.0.0.3:80: it has the least score\n" +
+				"10.0.0.2:80 1/1 2+600 \"1112\" unchecked\n10.0.0.3:80 1/1 4+0 \"1024\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+		{name: "ties", scheduler: "lc", conns: map[string]ipvs.Conns{},
+			want: "10.0.0.2:80: it has the least score, as has 10.0.0.3:80, and stands before\n" +
+				"10.0.0.2:80 1/1 0+0 \"0\" unchecked\n10.0.0.3:80 1/1 0+0 \"0\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+		{name: "not probed", scheduler: "sed", err: errors.New("no privilege"), conns: map[string]ipvs.Conns{rs2: {Active: 1}}, warnings: 1,
+			want: "10.0.0.3:80: it has the least score\n" +
+				"10.0.0.2:80 1/1 1+0 \"2\" unchecked\n10.0.0.3:80 1/1 0+0 \"1\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+		{name: "rr", scheduler: "rr",
+			want: ": by turns, and the kernel engine does not tell whose it is\n" +
+				"10.0.0.2:80 1/1 0+0 \"\" unchecked\n10.0.0.3:80 1/1 0+0 \"\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+		{name: "sh", scheduler: "sh", warnings: 1,
+			want: ": the client's address decides\n" +
+				"10.0.0.2:80 1/1 0+0 \"\" unchecked\n10.0.0.3:80 1/1 0+0 \"\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+		{name: "unknown", scheduler: "house", warnings: 1,
+			want: ": by turns, and the kernel engine does not tell whose it is\n" +
+				"10.0.0.2:80 1/1 0+0 \"\" unchecked\n10.0.0.3:80 1/1 0+0 \"\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+		{name: "persistent", scheduler: "wlc", flags: ipvs.FlagPersistent, conns: map[string]ipvs.Conns{rs2: {Active: 1}}, warnings: 1,
+			want: "10.0.0.3:80: it has the least score\n" +
+				"10.0.0.2:80 1/1 1+0 \"257\" unchecked\n10.0.0.3:80 1/1 0+0 \"0\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.table.SetSchedulers("wlc", "lc", "sed", "rr", "sh", "house")
+				vs := service(vip, server(rs2, 1), server(rs3, 1), server("10.0.0.4:80", 0))
+				vs.Scheduler, vs.Flags = tt.scheduler, tt.flags
+				if tt.flags&ipvs.FlagPersistent != 0 {
+					vs.Persistence.Timeout = 300e9
+				}
+				p := r.start(conf(vs))
+				p.overhead.ask = func(context.Context) (sched.Overhead, error) { return tt.overhead, tt.err }
+				for a, c := range tt.conns {
+					r.table.SetConns(dkey(vip, a), c)
+				}
+				x, err := p.Explain(t.Context(), "TCP "+vip)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tt.want, explanationText(x)); diff != "" {
+					t.Errorf("explanation (-want +got):\n%s", diff)
+				}
+				if len(x.Warnings) != tt.warnings {
+					t.Errorf("warnings: want %d, got %q", tt.warnings, x.Warnings)
+				}
+				if _, err := p.Explain(t.Context(), "nope"); !errors.Is(err, api.ErrNotFound) {
+					t.Errorf("absent service: want ErrNotFound, got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The userspace engine is asked itself.
+func TestExplainUserspace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.name = config.EngineUserspace
+		model, err := sched.New("rr", sched.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		model.Insert(sched.NewServer(1, netip.MustParseAddrPort(rs2), sched.Config{Weight: 3}))
+		r.equip = func(o *opened) {
+			o.explain = func(_ context.Context, k ipvs.ServiceKey) (userspace.Explanation, error) {
+				if k != key(vip) {
+					t.Errorf("service: want %v, got %v", key(vip), k)
+				}
+				return userspace.Explanation{Standings: model.Standings(), Next: netip.MustParseAddrPort(rs2), Certain: true}, nil
+			}
+		}
+		vs := service(vip, server(rs2, 3), server(rs3, 2))
+		vs.Scheduler = "rr"
+		p := r.start(conf(vs))
+		x, err := p.Explain(t.Context(), vs.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "10.0.0.2:80: it is its turn\n10.0.0.2:80 3/3 0+0 \"\" unchecked\n10.0.0.3:80 0/2 0+0 \"\" unchecked absent\n"
+		if diff := cmp.Diff(want, explanationText(x)); diff != "" {
+			t.Errorf("explanation (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.name = config.EngineUserspace
+		r.equip = func(o *opened) {
+			o.abilities = func() []userspace.Ability {
+				return []userspace.Ability{{Name: "direct routing"}, {Name: "IPVS's timeouts", Err: errors.New("no timeout objects")}}
+			}
+			o.warnings = func() []string { return []string{"the queue is full"} }
+		}
+		p := r.start(conf(service(vip, server(rs2, 1))))
+		for _, tt := range []struct {
+			has  sched.Overhead
+			err  error
+			want string
+		}{
+			{sched.OverheadTotal, fmt.Errorf("probe: %w", ipvs.ErrNotAvailable), "note overhead: this kernel has no IPVS to compare with; userspace.overhead is total"},
+			{sched.OverheadTotal, errors.New("no privilege"), "note overhead: how this kernel's IPVS weighs connections could not be tried: no privilege"},
+			{sched.OverheadInactive, nil, "warning overhead: this kernel's IPVS weighs connections by inactive, userspace.overhead by total: the two engines choose differently"},
+		} {
+			p.overhead.ask = func(context.Context) (sched.Overhead, error) { return tt.has, tt.err }
+			d, err := p.Doctor(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range d.Findings {
+				got = append(got, fmt.Sprintf("%s %s: %s", f.Level, f.Topic, f.Text))
+			}
+			want := []string{
+				"ok engine: userspace ()", tt.want,
+				"ok direct routing: works here",
+				"note IPVS's timeouts: not on this host: no timeout objects",
+				"ok conntrack: 50 of 200 entries (25 %)",
+				"warning host: the queue is full",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		}
+	})
+}
