@@ -192,17 +192,25 @@ func (p *plan) unnumber() {
 }
 
 // hold keeps new connections from real servers that the plan deletes or
-// quiesces, or lets them get some again.
+// quiesces, and lets those have some that it raises from weight 0; or takes that
+// back. Where only new real servers will get connections, which need their rules
+// first, the old ones have them until then: a service that has a server before and
+// after has one all the time.
 func (e *Engine) hold(p *plan, hold bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, d := range p.order {
+		replaced := d.replaced()
 		for _, s := range d.servers {
-			if s.was == nil || !s.deleted && s.Weight != 0 {
+			if s.was == nil {
 				continue
 			}
 			c := schedConfig(&s.was.Destination)
-			if hold {
+			switch {
+			case !hold:
+			case !s.deleted && s.Weight != 0:
+				c.Weight = s.Weight
+			case !replaced:
 				c.Weight = 0
 			}
 			if s.was.sched.Config() != c {
@@ -210,4 +218,20 @@ func (e *Engine) hold(p *plan, hold bool) {
 			}
 		}
 	}
+}
+
+// replaced says whether all real servers of the service that will get connections
+// are new.
+func (d *draft) replaced() bool {
+	some := false
+	for _, s := range d.servers {
+		if !d.exists || s.deleted || s.Weight == 0 {
+			continue
+		}
+		if s.was != nil {
+			return false
+		}
+		some = true
+	}
+	return some
 }

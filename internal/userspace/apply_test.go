@@ -159,6 +159,52 @@ func TestApplyOrder(t *testing.T) {
 	}
 }
 
+// TestApplyNoGap has clients come while the rules change: a service that has a
+// real server before and after never refuses them, whichever takes over.
+func TestApplyNoGap(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		ops           []ipvs.Op
+		during, after string
+	}{
+		{"the one raised takes over at once", []ipvs.Op{update(web, two, 1), update(web, one, 0)}, two, two},
+		{"and from one that is deleted", []ipvs.Op{update(web, two, 1), remove(web, one)}, two, two},
+		{"a new one after the rules", []ipvs.Op{add(web, three, 1), update(web, one, 0)}, one, three},
+		{"and from one that is deleted", []ipvs.Op{add(web, three, 1), remove(web, one)}, one, three},
+		{"none takes over", []ipvs.Op{add(web, three, 0), update(web, one, 0)}, "", ""},
+		{"nor from one that is deleted", []ipvs.Op{remove(web, one)}, "", ""},
+		{"the service is deleted", []ipvs.Op{deleteOp(web)}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.apply(addOp(web), add(web, one, 1), add(web, two, 0))
+			port := 1000
+			connect := func() string {
+				port++
+				return g.connect(tupleTo(web, fmt.Sprintf("198.51.100.1:%d", port)), 1)
+			}
+			var during string
+			g.rules.before = func(ruleset.Spec) { during = connect() }
+			g.rules.fail = errTest
+			if err := g.engine.Apply(t.Context(), tt.ops); !errors.Is(err, errTest) {
+				t.Fatalf("Apply: want %v, got %v", errTest, err)
+			}
+			if got := connect(); got != one {
+				t.Errorf("the rules did not change, and a client got %q, want %s", got, one)
+			}
+			g.rules.fail = nil
+			g.apply(tt.ops...)
+			g.rules.before = nil
+			if during != tt.during {
+				t.Errorf("while the rules change: want %q, got %q", tt.during, during)
+			}
+			if got := connect(); got != tt.after {
+				t.Errorf("after that: want %q, got %q", tt.after, got)
+			}
+		})
+	}
+}
+
 // TestApplyFails has the rules or the store refuse: nothing has changed then, and
 // the rules are written again later.
 func TestApplyFails(t *testing.T) {
