@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"maps"
@@ -35,6 +36,16 @@ func TestHostSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("given back", fakeHost{ctEvents: "2", ctAcct: "0", ctTimestamp: "7"})
+
+	// A store of which nothing else is of use still says what to give back.
+	g.host[ctAcct] = "0"
+	g.start()
+	g.store.data = bytes.Replace(g.store.data, []byte(`"mark_mask":`), []byte(`"mark_mask":1`), 1)
+	g.start()
+	if err := g.engine.Clear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("after a useless store", fakeHost{ctEvents: "2", ctAcct: "0", ctTimestamp: "7"})
 
 	// Whoever listens to all events keeps them.
 	g.store.data = nil

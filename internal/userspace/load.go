@@ -15,6 +15,15 @@ import (
 // load makes the engine what the store says. An error leaves an unknown part of
 // it in the engine.
 func (e *Engine) load(s *stored) error {
+	// First, since these are to be given back whatever becomes of the rest.
+	for name, saved := range s.HostSysctls {
+		for _, v := range []string{saved.Before, saved.Set} {
+			if _, err := strconv.ParseUint(v, 10, 8); err != nil {
+				return fmt.Errorf("host setting %s: %w", name, err)
+			}
+		}
+		e.hostSysctls[name] = savedSysctl(saved)
+	}
 	if s.MarkMask != e.marks.mask {
 		return fmt.Errorf("%w %#08x", errOtherMask, s.MarkMask)
 	}
@@ -27,14 +36,6 @@ func (e *Engine) load(s *stored) error {
 		if v < 0 || v > 0xffff || !e.sysctls.set(name, v) {
 			return fmt.Errorf("setting %s = %d", name, v)
 		}
-	}
-	for name, saved := range s.HostSysctls {
-		for _, v := range []string{saved.Before, saved.Set} {
-			if _, err := strconv.ParseUint(v, 10, 8); err != nil {
-				return fmt.Errorf("host setting %s: %w", name, err)
-			}
-		}
-		e.hostSysctls[name] = savedSysctl(saved)
 	}
 	for i := range s.Services {
 		if err := e.loadService(&s.Services[i]); err != nil {

@@ -32,11 +32,11 @@ func (e *Engine) remember() error {
 	return nil
 }
 
-// forget takes back what a part of a store left.
+// forget takes back what a part of a store left, but for what the host's settings
+// were.
 func (e *Engine) forget() {
 	e.model = newModel(e.marks)
 	e.timeouts, e.sysctls = defaultTimeouts, defaultSysctls
-	clear(e.hostSysctls)
 }
 
 // restore makes the rules what the state says, and the counts and templates what
