@@ -155,10 +155,11 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 		return err
 	}
 	defer joinClose(&err, ns)
-	switch m, err := openMachine(ctx, o.mem.netns, wish{
+	m, err := openMachine(ctx, o.mem.netns, wish{
 		engine: cmp.Or(o.mem.engine, config.EngineKernel), kernel: openKernel,
 		userspace: reopenUserspace(o.mem.marks, store.EngineFile(), log),
-	}); {
+	})
+	switch {
 	case errors.Is(err, ipvs.ErrNotAvailable):
 		// The table is gone with the module; addresses are not.
 		o.engine, o.host = absent{err: err}, host{Namespace: ns}

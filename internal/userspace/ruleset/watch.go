@@ -29,8 +29,12 @@ func openWatch(netns int) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
+	w := &watch{fd: fd}
 	tv := unix.NsecToTimeval(receiveTimeout.Nanoseconds())
-	return &watch{fd: fd}, os.NewSyscallError("setsockopt", unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return nil, errors.Join(os.NewSyscallError("setsockopt", err), w.close())
+	}
+	return w, nil
 }
 
 // openSocket opens a netlink socket in the namespace of a descriptor, or in the
