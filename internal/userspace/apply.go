@@ -111,6 +111,7 @@ func (e *Engine) carryOut(ctx context.Context, p *plan) error {
 
 // program writes a state to the store, and then to the host and the rules.
 func (e *Engine) program(ctx context.Context, st *state) error {
+	e.allEvents = e.others.Load()
 	change, err := e.noteHost(e.wantHost(st))
 	if err != nil {
 		return err

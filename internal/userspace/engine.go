@@ -122,13 +122,17 @@ type Engine struct {
 	hostDone map[string]string
 	host     host
 
-	// allEvents says that somebody else listens to events.
-	allEvents atomic.Bool
+	// others says that somebody else listens to events, by the last look. allEvents
+	// belongs to the write lock: whether rules and host were made for that.
+	others    atomic.Bool
+	allEvents bool
 	// watch belongs to the goroutine that looks after things, which stores
 	// warnings.
 	watch        watch
 	warnings     atomic.Pointer[[]string]
 	kernelQueues queueLister
+	// listeners counts the sockets of others that listen to events.
+	listeners func() (int, error)
 
 	// mu guards all that follows. It is never held over a call that may wait.
 	mu        sync.Mutex

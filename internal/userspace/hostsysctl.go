@@ -34,7 +34,7 @@ type host interface {
 // wantHost returns what a state needs of the host.
 func (e *Engine) wantHost(st *state) map[string]string {
 	want := map[string]string{ctEvents: "0", ctAcct: "1"}
-	if e.allEvents.Load() {
+	if e.allEvents {
 		// Another program expects events of all flows, which 0 would take away.
 		want[ctEvents] = "1"
 	}

@@ -51,7 +51,7 @@ func TestHostSettings(t *testing.T) {
 	g.store.data = nil
 	maps.Copy(g.host, fakeHost{ctEvents: "2", ctAcct: "1", ctTimestamp: "0"})
 	e := g.engine
-	e.allEvents.Store(true)
+	e.allEvents = true
 	change, err := e.noteHost(e.wantHost(&state{}))
 	if d := diff(map[string]string{ctEvents: "1"}, change); d != "" || err != nil {
 		t.Errorf("with another listener (-want +got):\n%s%v", d, err)

@@ -64,11 +64,10 @@ func (e *Engine) open(ctx context.Context) error {
 		return err
 	}
 	e.table = table
-	listeners, err := conntrack.Listeners(e.opt.NetNS)
-	if err != nil {
+	e.listeners = func() (int, error) { return conntrack.Listeners(e.opt.NetNS) }
+	if err := e.listen(); err != nil {
 		return err
 	}
-	e.allEvents.Store(listeners > 0)
 	// Flows that begin or end from here on make events, which are looked at after
 	// the dump.
 	events, err := conntrack.OpenEvents(conntrack.EventConfig{

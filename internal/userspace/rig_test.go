@@ -31,6 +31,8 @@ type rig struct {
 	host   fakeHost
 	log    *strings.Builder
 	clock  time.Duration
+	// listeners is how many others listen to events.
+	listeners int
 }
 
 func newRig(t testing.TB) *rig {
@@ -51,6 +53,7 @@ func (g *rig) start() {
 	}
 	e.clock = func() time.Duration { return g.clock }
 	e.rules, e.events, e.table, e.host = g.rules, g.kernel, g.kernel, g.host
+	e.listeners = func() (int, error) { return g.listeners, nil }
 	e.setTime()
 	if err := e.remember(); err != nil {
 		g.t.Fatal(err)

@@ -130,8 +130,8 @@ func (e *Engine) estimate() {
 // were written again.
 func (e *Engine) Repairs() uint64 { return e.repairs.Load() }
 
-// maintain repairs the rules where somebody changed them or a change failed, and
-// tidies up.
+// maintain repairs the rules where somebody changed them or a change failed,
+// follows whether others listen to events, and tidies up.
 func (e *Engine) maintain(ctx context.Context) error {
 	if err := e.lockWrites(ctx); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (e *Engine) maintain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !intact || e.stale {
+	if !intact || e.stale || e.allEvents != e.others.Load() {
 		if !intact {
 			e.log.Warn("somebody changed the rules of the userspace engine: they are written again")
 			e.repairs.Add(1)

@@ -105,7 +105,7 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 	spec := ruleset.Spec{
 		Services:  make([]ruleset.Service, 0, len(st.services)),
 		Timeouts:  e.timeouts,
-		AllEvents: e.allEvents.Load(),
+		AllEvents: e.allEvents,
 	}
 	live := make(map[uint32]bool, len(st.services))
 	server := func(s *serverState, service uint32) {

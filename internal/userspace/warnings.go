@@ -62,7 +62,10 @@ func (e *Engine) look(ctx context.Context) error {
 	if able.Reject != nil {
 		list = append(list, fmt.Sprintf("clients are not told when no real server is available, their packets are dropped: %v", able.Reject))
 	}
-	if e.allEvents.Load() {
+	if err := e.listen(); err != nil {
+		return err
+	}
+	if e.others.Load() {
 		list = append(list, "another program listens to conntrack's events: the kernel makes them for all connections, which costs new connections time")
 	}
 	queues, err := e.kernelQueues()
@@ -125,6 +128,15 @@ func (e *Engine) look(ctx context.Context) error {
 	list = append(list, e.watch.recent(now)...)
 	e.warnings.Store(&list)
 	return nil
+}
+
+// listen notes whether somebody else listens to conntrack's events.
+func (e *Engine) listen() error {
+	n, err := e.listeners()
+	if err == nil {
+		e.others.Store(n > 0)
+	}
+	return err
 }
 
 func (e *Engine) queueLength() uint32 {

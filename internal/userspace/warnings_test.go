@@ -49,10 +49,18 @@ func TestWarnings(t *testing.T) {
 	g.kernel.begin(tupleTo(web, "198.51.100.1:1000"), 0x7700, true)
 	g.kernel.lost = true
 	look("events came too fast", "no form that is known", "marks of real servers that are not known")
-	g.engine.allEvents.Store(true)
+	g.listeners = 1
 	g.rules.abilities.Reject = errTest
 	g.pass(warnFor)
 	look("test error", "another program listens")
+	if err := g.engine.maintain(t.Context()); err != nil || !g.rules.spec.AllEvents || g.host[ctEvents] != "1" {
+		t.Errorf("the other program gets no events: %v, %+v, %v", err, g.rules.spec, g.host)
+	}
+	g.listeners = 0
+	look("test error")
+	if err := g.engine.maintain(t.Context()); err != nil || g.rules.spec.AllEvents || g.host[ctEvents] != "0" {
+		t.Errorf("events for nobody: %v, %+v, %v", err, g.rules.spec, g.host)
+	}
 }
 
 func TestDescribe(t *testing.T) {
