@@ -26,6 +26,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"Edits", TestNetnsEdits},
 		{"Events", TestNetnsEvents},
 		{"FailClosed", TestNetnsFailClosed},
+		{"FailedApply", TestNetnsFailedApply},
 		{"Fallback", TestNetnsFallback},
 		{"Flows", TestNetnsFlows},
 		{"ForeignFlows", TestNetnsForeignFlows},
@@ -42,8 +43,10 @@ func TestKernelRuleset(t *testing.T) {
 		{"OnePacketOthers", TestNetnsOnePacketOthers},
 		{"OnePacketRefuse", TestNetnsOnePacketRefuse},
 		{"Priority", TestNetnsPriority},
+		{"Probe", TestNetnsProbe},
 		{"Queue", TestNetnsQueue},
 		{"Refuse", TestNetnsRefuse},
+		{"RefusedSpecs", TestNetnsRefusedSpecs},
 		{"ResetBeforeEstablished", TestNetnsResetBeforeEstablished},
 		{"Route", TestNetnsRoute},
 		{"RouteErrors", TestNetnsRouteErrors},
@@ -62,6 +65,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"Tunnel", TestNetnsTunnel},
 		{"TunnelEdits", TestNetnsTunnelEdits},
 		{"Unanswered", TestNetnsUnanswered},
+		{"Without", TestNetnsWithout},
 	} {
 		t.Run(test.name, test.fn)
 	}
