@@ -21,7 +21,7 @@ type Template struct {
 	Client netip.Addr
 	// Mark is the real server's.
 	Mark uint32
-	// Expires is what is left; SetTemplates takes it as the time-out.
+	// Expires is what is left.
 	Expires time.Duration
 }
 
@@ -67,11 +67,7 @@ func (t *table) template(e *nftables.SetElement) (Template, bool) {
 }
 
 func (v *Template) element() nftables.SetElement {
-	return nftables.SetElement{
-		Key:     append(u32(v.Service), v.Client.Unmap().AsSlice()...),
-		Val:     u32(v.Mark),
-		Timeout: v.Expires,
-	}
+	return nftables.SetElement{Key: append(u32(v.Service), v.Client.AsSlice()...), Val: u32(v.Mark)}
 }
 
 // DeleteTemplates deletes the templates of a service, or of all where it is 0,
@@ -87,68 +83,31 @@ func (r *Rules) DeleteTemplates(ctx context.Context, service uint32, marks ...ui
 	all = slices.DeleteFunc(all, func(v Template) bool {
 		return service != 0 && v.Service != service || len(marks) > 0 && !slices.Contains(marks, v.Mark)
 	})
-	return r.editTemplates(ctx, all, nil)
+	return r.deleteTemplates(ctx, all)
 }
 
-// SetTemplates writes templates anew: a client's earlier one goes, also where it
-// leads to the same real server, and the time-out starts again. The tables must
-// have been applied.
-func (r *Rules) SetTemplates(ctx context.Context, list []Template) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all, err := r.templates(ctx)
-	if err != nil {
-		return err
-	}
-	type key struct {
-		service uint32
-		client  netip.Addr
-	}
-	wanted := make(map[key]bool, len(list))
-	for _, v := range list {
-		wanted[key{v.Service, v.Client.Unmap()}] = true
-	}
-	all = slices.DeleteFunc(all, func(v Template) bool { return !wanted[key{v.Service, v.Client}] })
-	return r.editTemplates(ctx, all, list)
-}
-
-// editTemplates deletes and adds templates. Where nothing is deleted that expires
-// just then, it is one transaction.
-func (r *Rules) editTemplates(ctx context.Context, del, add []Template) error {
+// deleteTemplates deletes templates that may have expired since they were read.
+func (r *Rules) deleteTemplates(ctx context.Context, list []Template) error {
 	for _, t := range r.tables {
-		set := t.sets[mapTemplates]
-		of := func(list []Template) []nftables.SetElement {
-			var out []nftables.SetElement
-			for i := range list {
-				if list[i].Client.Unmap().BitLen() == int(t.size)*8 {
-					out = append(out, list[i].element())
-				}
-			}
-			return out
-		}
-		err := r.editElements(ctx, set, of(del), of(add))
-		if errors.Is(err, unix.ENOENT) {
-			err = r.deleteElements(ctx, set, of(del))
-			if err == nil {
-				err = r.editElements(ctx, set, nil, of(add))
+		var gone []nftables.SetElement
+		for i := range list {
+			if list[i].Client.BitLen() == int(t.size)*8 {
+				gone = append(gone, list[i].element())
 			}
 		}
-		if err != nil {
-			return fmt.Errorf("write templates: %w", err)
+		if err := r.deleteElements(ctx, t.sets[mapTemplates], gone); err != nil {
+			return fmt.Errorf("delete templates: %w", err)
 		}
 	}
 	return nil
 }
 
-// editElements deletes and adds elements in one transaction.
-func (r *Rules) editElements(ctx context.Context, set *nftables.Set, del, add []nftables.SetElement) error {
+// deleteAll deletes elements in one transaction.
+func (r *Rules) deleteAll(ctx context.Context, set *nftables.Set, list []nftables.SetElement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := inChunks(del, func(c []nftables.SetElement) error { return r.nft.SetDeleteElements(set, c) })
-	if err == nil {
-		err = inChunks(add, func(c []nftables.SetElement) error { return r.nft.SetAddElements(set, c) })
-	}
+	err := inChunks(list, func(c []nftables.SetElement) error { return r.nft.SetDeleteElements(set, c) })
 	if err != nil {
 		return errors.Join(err, r.abandon())
 	}
@@ -161,7 +120,7 @@ func (r *Rules) deleteElements(ctx context.Context, set *nftables.Set, list []nf
 	if len(list) == 0 {
 		return nil
 	}
-	err := r.editElements(ctx, set, list, nil)
+	err := r.deleteAll(ctx, set, list)
 	switch {
 	case !errors.Is(err, unix.ENOENT):
 		return err
