@@ -13,7 +13,7 @@ import (
 //
 // What was decided is in the store before the rules change, and rules change
 // before a new real server gets its first connection; one that goes gets none
-// from the beginning.
+// from the beginning, unless only new ones take its place.
 func (e *Engine) Apply(ctx context.Context, ops []ipvs.Op) error {
 	if len(ops) == 0 {
 		return nil
