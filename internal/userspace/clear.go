@@ -24,6 +24,9 @@ func (e *Engine) Close() error {
 	if e.rules != nil {
 		errs = append(errs, e.rules.Close())
 	}
+	if e.lock != nil {
+		errs = append(errs, e.lock.Close())
+	}
 	return errors.Join(errs...)
 }
 

@@ -3,6 +3,7 @@ package userspace
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -108,6 +109,8 @@ type Engine struct {
 	events eventSource
 	table  flowTable
 	queues []queue
+	// lock is held while the engine is open; nil where there is none.
+	lock io.Closer
 	// onEvent is event, made once.
 	onEvent func(*conntrack.Event)
 

@@ -19,7 +19,7 @@ import (
 // then on packets of new connections are answered.
 //
 // The error matches nfqueue.ErrInUse where another program has a queue's number,
-// and ruleset.ErrUnsupported where the kernel lacks something.
+// ErrRunning where another engine has other numbers, and ruleset.ErrUnsupported where the kernel lacks something.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	var seed [32]byte
 	if _, err := crand.Read(seed[:]); err != nil {
@@ -46,6 +46,9 @@ func (e *Engine) open(ctx context.Context) error {
 	// First of all: whoever holds a queue may be another engine, whose rules would
 	// be replaced below.
 	if err := e.queuesFree(); err != nil {
+		return err
+	}
+	if err := e.lockRules(); err != nil {
 		return err
 	}
 	if err := e.remember(); err != nil {
