@@ -102,6 +102,9 @@ func (r *Rules) verify(t *table) (string, error) {
 	if there, err := r.exists(t); err != nil || !there {
 		return "the table is gone", err
 	}
+	if asleep, err := r.watch.dormant(uint8(t.family), t.nft.Name); err != nil || asleep {
+		return "the table is dormant", err
+	}
 	uses, err := r.watch.uses(uint8(t.family), t.nft.Name)
 	if err != nil {
 		return "", err

@@ -49,6 +49,7 @@ func TestNetnsIntact(t *testing.T) {
 		"delete element ip lbd servers { 0x100 }; add element ip lbd servers { 0x100 : 10.9.9.9 . 80 }",
 		"flush map ip lbd shares",
 		"flush set ip6 lbd dead",
+		"add table ip lbd { flags dormant; }",
 	} {
 		t.Run(damage, func(t *testing.T) {
 			nft(t, r, damage)

@@ -92,6 +92,21 @@ func (w *watch) uses(family uint8, table string) (map[string]uint32, error) {
 	return uses, nil
 }
 
+// dormant says whether somebody has put a table to sleep: nothing in it works
+// then.
+func (w *watch) dormant(family uint8, table string) (bool, error) {
+	var flags uint32
+	err := w.request(unix.NFT_MSG_GETTABLE, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, func(a attributes) {
+		if v := a[unix.NFTA_TABLE_FLAGS]; a.text(unix.NFTA_TABLE_NAME) == table && len(v) == 4 {
+			flags = binary.BigEndian.Uint32(v)
+		}
+	})
+	if err != nil {
+		return false, fmt.Errorf("list tables: %w", err)
+	}
+	return flags&unix.NFT_TABLE_F_DORMANT != 0, nil
+}
+
 // attributes are those of a message, by type.
 type attributes map[uint16][]byte
 
