@@ -104,7 +104,8 @@ func (e *Engine) look(ctx context.Context) error {
 	}{
 		{"the queue was full, and packets of new connections were dropped", dropped},
 		{"conntrack's events came too fast and some were lost, counts were read from its table", e.overruns},
-		{"conntrack's table was full, and new connections were dropped", stats.Drop},
+		// Packets that clashed are counted as dropped too.
+		{"conntrack's table was full, and new connections were dropped", stats.Drop - min(stats.Drop, stats.InsertFailed)},
 		{"conntrack's table was full, and connections were given up early", stats.EarlyDrop},
 		{"conntrack dropped packets whose connection clashed with another", stats.InsertFailed},
 		{"queued packets were of no form that is known, and were balanced by weight alone", e.unparsed.Load()},

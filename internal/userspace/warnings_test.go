@@ -35,7 +35,10 @@ func TestWarnings(t *testing.T) {
 	}
 	g.kernel.stats = conntrack.Stats{Max: 1000, Drop: 7}
 	look()
-	g.kernel.stats.Drop = 9
+	g.kernel.stats.Drop, g.kernel.stats.InsertFailed = 9, 2
+	look("clashed with another (2, the last 0s ago)")
+	g.pass(warnFor)
+	g.kernel.stats.Drop = 11
 	look("table was full, and new connections were dropped (9, the last 0s ago)")
 	look("(9, the last 1s ago)")
 	g.pass(warnFor)
