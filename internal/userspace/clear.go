@@ -31,8 +31,9 @@ func (e *Engine) Close() error {
 }
 
 // Clear takes back everything from the host: the rules, the settings that were
-// changed, and the state in the store. Established connections go on, since
-// conntrack carries them. Run must have returned.
+// changed, and the state in the store. Established connections end with their next
+// packet, since nothing translates it, unless another program's rules have a NAT
+// chain. Run must have returned.
 func (e *Engine) Clear(ctx context.Context) error {
 	if err := e.lockWrites(ctx); err != nil {
 		return fmt.Errorf("clear userspace engine: %w", err)
