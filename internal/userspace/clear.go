@@ -41,6 +41,7 @@ func (e *Engine) Clear(ctx context.Context) error {
 	defer e.unlockWrites()
 	err := errors.Join(e.rules.Remove(ctx), e.restoreHost())
 	if err == nil {
+		e.saved = nil
 		err = e.opt.Store.Save(nil)
 	}
 	if err != nil {

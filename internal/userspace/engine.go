@@ -121,6 +121,8 @@ type Engine struct {
 	// the write lock, and so do the settings of the host.
 	stale       bool
 	hostSysctls map[string]savedSysctl
+	// saved is what the store has, nil where that is not known.
+	saved []byte
 	// hostDone are the settings of the host that are as they must be.
 	hostDone map[string]string
 	host     host

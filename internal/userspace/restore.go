@@ -21,6 +21,7 @@ func (e *Engine) remember() error {
 	if len(b) == 0 {
 		return nil
 	}
+	e.saved = b
 	s, err := decodeStore(b)
 	if err == nil {
 		err = e.load(s)

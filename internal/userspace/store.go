@@ -72,7 +72,8 @@ type storedDead struct {
 	storedServer
 }
 
-// save writes a state, with the engine's settings, to the store.
+// save writes a state, with the engine's settings, to the store, unless it is what
+// the store has: a disk that is full must not keep an engine from opening.
 func (e *Engine) save(st *state) error {
 	s := stored{
 		Version: storeVersion, MarkMask: e.marks.mask,
@@ -101,7 +102,15 @@ func (e *Engine) save(st *state) error {
 	if err != nil {
 		return err
 	}
-	return e.opt.Store.Save(b)
+	if bytes.Equal(b, e.saved) {
+		return nil
+	}
+	e.saved = nil
+	if err := e.opt.Store.Save(b); err != nil {
+		return err
+	}
+	e.saved = b
+	return nil
 }
 
 func storeKey(k ipvs.ServiceKey) storedKey {

@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -141,4 +142,23 @@ func FuzzStore(f *testing.F) {
 			t.Fatalf("written again:\n%s\nwant\n%s", second, first)
 		}
 	})
+}
+
+// TestStoreFull opens the next engine while nothing can be written.
+func TestStoreFull(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	g.store.fail = errTest
+	g.start()
+	if got := g.connect(tupleTo(web, "198.51.100.1:1000"), 1); got == "" {
+		t.Error("the next engine refuses a client")
+	}
+	if err := g.engine.Apply(t.Context(), []ipvs.Op{update(web, one, 7)}); !errors.Is(err, errTest) {
+		t.Errorf("what cannot be kept: want %v, got %v", errTest, err)
+	}
+	g.store.fail = nil
+	g.apply(update(web, one, 7))
+	if !strings.Contains(string(g.store.data), `"weight":7`) {
+		t.Errorf("the store has %s", g.store.data)
+	}
 }
