@@ -2,112 +2,13 @@ package ruleset
 
 import (
 	"bytes"
-	"encoding/binary"
 	"io"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/lbd-project/lbd/internal/netnstest"
 	"github.com/lbd-project/lbd/ipvs"
 )
-
-// unwrap does what a tunnel device of a real server would, on kernels without
-// one: it takes IP in IP from a raw socket, and sends what is in there to the
-// host itself.
-func unwrap(t *testing.T, ns *netnstest.NS, outer6, inner6 bool) {
-	t.Helper()
-	family, proto, offset := unix.AF_INET, unix.IPPROTO_IPIP, 20
-	if inner6 {
-		proto = unix.IPPROTO_IPV6
-	}
-	if outer6 {
-		family, offset = unix.AF_INET6, 0 // raw sockets of IPv6 show no header
-	}
-	out := unix.AF_INET
-	if inner6 {
-		out = unix.AF_INET6
-	}
-	var in, to int
-	err := ns.Do(func() (err error) {
-		if in, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, proto); err != nil {
-			return err
-		}
-		to, err = unix.Socket(out, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tv := unix.NsecToTimeval((20 * time.Millisecond).Nanoseconds())
-	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		t.Fatal(err)
-	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		b := make([]byte, 128<<10)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			n, _, err := unix.Recvfrom(in, b, 0)
-			if err != nil || n < offset+28 || inner6 && n < offset+48 {
-				continue
-			}
-			p := b[offset:n]
-			fixChecksum(p)
-			if inner6 {
-				unix.Sendto(to, p, 0, &unix.SockaddrInet6{Addr: [16]byte(p[24:40])})
-			} else {
-				unix.Sendto(to, p, 0, &unix.SockaddrInet4{Addr: [4]byte(p[16:20])})
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		close(stop)
-		<-done
-		unix.Close(in)
-		unix.Close(to)
-	})
-}
-
-// fixChecksum fills in the transport checksum, which a device would: virtual ones
-// do not.
-func fixChecksum(p []byte) {
-	var pseudo []byte
-	var proto byte
-	var l4 []byte
-	if p[0]>>4 == 4 {
-		proto, l4, pseudo = p[9], p[int(p[0]&15)*4:], p[12:20]
-	} else {
-		proto, l4, pseudo = p[6], p[40:], p[8:40]
-	}
-	at := map[byte]int{unix.IPPROTO_TCP: 16, unix.IPPROTO_UDP: 6}[proto]
-	if at == 0 || len(l4) < at+2 {
-		return
-	}
-	l4[at], l4[at+1] = 0, 0
-	sum := uint32(proto) + uint32(len(l4))
-	for _, b := range [][]byte{pseudo, l4} {
-		for len(b) > 1 {
-			sum += uint32(binary.BigEndian.Uint16(b))
-			b = b[2:]
-		}
-		if len(b) == 1 {
-			sum += uint32(b[0]) << 8
-		}
-		for sum>>16 != 0 {
-			sum = sum&0xffff + sum>>16
-		}
-	}
-	binary.BigEndian.PutUint16(l4[at:], ^uint16(sum))
-}
 
 // TestNetnsTunnel sends everything through tunnels of IP in IP, of either version
 // in either.
@@ -120,8 +21,7 @@ func TestNetnsTunnel(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, s := range l.servers {
-					unwrap(t, s, outer6, false)
-					unwrap(t, s, outer6, true)
+					s.Unwrap()
 				}
 				s := routed()
 				for i := range s.Servers {
@@ -180,7 +80,7 @@ func TestNetnsTunnel(t *testing.T) {
 func TestNetnsTunnelEdits(t *testing.T) {
 	l := newRouteLab(t, Options{FailOpen: true})
 	for _, s := range l.servers {
-		unwrap(t, s, false, false)
+		s.Unwrap()
 	}
 	s := routed()
 	s.Services, s.Servers = s.Services[:1], s.Servers[:1]
