@@ -22,10 +22,12 @@ func (e *Engine) Apply(ctx context.Context, ops []ipvs.Op) error {
 		return &ipvs.Error{Op: "apply", Err: err}
 	}
 	defer e.unlockWrites()
-	p, failed := e.plan(ops, nil)
-	if keep := p.mixes(); keep != nil {
-		// Only at the end of a batch is it known that it mixes what cannot be.
-		p, failed = e.plan(ops, keep)
+	p := e.newPlan()
+	var failed []ipvs.FailedOp
+	for i := range ops {
+		if err := p.execute(&ops[i]); err != nil {
+			failed = append(failed, failure(i, &ops[i], err))
+		}
 	}
 	if err := e.carryOut(ctx, p); err != nil {
 		return &ipvs.Error{Op: "apply", Err: err}
@@ -34,18 +36,6 @@ func (e *Engine) Apply(ctx context.Context, ops []ipvs.Op) error {
 		return &ipvs.BatchError{Failed: failed}
 	}
 	return nil
-}
-
-// plan executes ops on a new plan, and names those that failed.
-func (e *Engine) plan(ops []ipvs.Op, keep map[ipvs.ServiceKey]bool) (p *plan, failed []ipvs.FailedOp) {
-	p = e.newPlan()
-	p.keep = keep
-	for i := range ops {
-		if err := p.execute(&ops[i]); err != nil {
-			failed = append(failed, failure(i, &ops[i], err))
-		}
-	}
-	return p, failed
 }
 
 // Flush deletes every virtual service.

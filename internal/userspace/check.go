@@ -8,35 +8,9 @@ import (
 	"github.com/lbd-project/lbd/ipvs"
 )
 
-// errMixed is the reason for what one batch alone may do: to change all real
-// servers of a service together.
-var errMixed = unsupported(errors.New("a service cannot have real servers by masquerading and by direct routing"))
-
 // Supports says why the engine, or this host, cannot do what op asks for; nil if
 // it can. Whether the table lets it is Apply's business.
 func (e *Engine) Supports(op ipvs.Op) error {
-	if err := e.supports(&op); err != nil {
-		return err
-	}
-	if op.Kind != ipvs.OpAddDestination && op.Kind != ipvs.OpUpdateDestination {
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s := e.model.services[canonicalKey(op.Service.ServiceKey)]
-	if s == nil {
-		return nil
-	}
-	for _, sv := range s.servers {
-		if sv.Address != unmap(op.Destination.Address) && routed(&sv.Destination) != routed(&op.Destination) {
-			return errMixed
-		}
-	}
-	return nil
-}
-
-// supports is Supports for what does not depend on other operations.
-func (e *Engine) supports(op *ipvs.Op) error {
 	switch op.Kind {
 	case ipvs.OpAddService, ipvs.OpUpdateService:
 		return e.supportsService(&op.Service)
@@ -52,9 +26,6 @@ func (e *Engine) Check(services []ipvs.TableEntry) []error {
 	var errs []error
 	for i := range services {
 		s := &services[i]
-		if mixed(s.Destinations) {
-			errs = append(errs, fmt.Errorf("service %v: %w", s.ServiceKey, errMixed))
-		}
 		if err := e.supportsService(&s.Service); err != nil {
 			errs = append(errs, fmt.Errorf("service %v: %w", s.ServiceKey, err))
 		}
@@ -66,15 +37,6 @@ func (e *Engine) Check(services []ipvs.TableEntry) []error {
 		}
 	}
 	return errs
-}
-
-func mixed(list []ipvs.DestinationStatus) bool {
-	for i := range list {
-		if routed(&list[i].Destination) != routed(&list[0].Destination) {
-			return true
-		}
-	}
-	return false
 }
 
 func (e *Engine) supportsService(s *ipvs.Service) error {
@@ -94,16 +56,17 @@ func (e *Engine) supportsService(s *ipvs.Service) error {
 }
 
 func (e *Engine) supportsServer(d *ipvs.Destination) error {
-	switch d.Forward {
-	case ipvs.Masq:
-		return nil
-	case ipvs.Route:
-		if reason := e.rules.Abilities().Route; reason != nil {
-			return unsupported(reason)
-		}
-		return nil
+	switch {
+	case d.Forward != ipvs.Masq && d.Forward != ipvs.Route && d.Forward != ipvs.Tunnel:
+		return unsupported(fmt.Errorf("no forwarding method %v", d.Forward))
+	case d.Forward == ipvs.Tunnel && d.Tunnel.Type != ipvs.TunnelIPIP:
+		return unsupported(fmt.Errorf("no tunnels of type %v", d.Tunnel.Type))
 	}
-	return unsupported(fmt.Errorf("no forwarding method %v", d.Forward))
+	able := e.rules.Abilities()
+	if reason := able.CheckServer(d.Forward, d.Tunnel); reason != nil {
+		return unsupported(reason)
+	}
+	return nil
 }
 
 func unsupported(reason error) error { return &unsupportedError{reason} }
@@ -120,6 +83,7 @@ func (e *Engine) Abilities() []Ability {
 	a := e.rules.Abilities()
 	return []Ability{
 		{"direct routing", a.Route},
+		{"tunnels", a.Tunnel},
 		{"one-packet scheduling", a.OnePacket},
 		{"refusing clients at once", a.Reject},
 		{"IPVS's timeouts", a.CTTimeout},

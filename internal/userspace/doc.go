@@ -32,10 +32,11 @@
 //   - A connection whose first packet got lost on its way is counted for a few
 //     seconds, not 60.
 //   - Packets and bytes of a connection are counted when it ends and every few
-//     seconds, at most a minute, while it lives. Those of direct routing are not
-//     counted.
-//   - The real servers of a service are by masquerading, or none of them is. A
-//     change of the method holds for connections that there are, too.
+//     seconds, at most a minute, while it lives. Those of direct routing and of
+//     tunnels are not counted.
+//   - A change of a real server's forwarding method holds for connections that
+//     there are, too.
+//   - Tunnels are of IP in IP; those of the types GRE and GUE are refused.
 //   - An association of SCTP becomes active when a dump of conntrack says that it
 //     is established, some seconds late.
 //

@@ -25,9 +25,6 @@ type plan struct {
 	drafts map[ipvs.ServiceKey]*draft
 	// order is that of the first changes.
 	order []*draft
-	// keep says of services whose real servers a batch would have mixed whether
-	// those that get packets as they are may stay, or the others.
-	keep map[ipvs.ServiceKey]bool
 	// changed says that something will differ.
 	changed bool
 	// numbers are those that new servers and services got.
@@ -106,15 +103,10 @@ func (p *plan) execute(op *ipvs.Op) error {
 	if err := validate(op); err != nil {
 		return err
 	}
-	if err := p.engine.supports(op); err != nil {
+	if err := p.engine.Supports(*op); err != nil {
 		return err
 	}
 	k := canonicalKey(op.Service.ServiceKey)
-	if op.Kind == ipvs.OpAddDestination || op.Kind == ipvs.OpUpdateDestination {
-		if keep, ok := p.keep[k]; ok && routed(&op.Destination) != keep {
-			return errMixed
-		}
-	}
 	switch exists := p.exists(k); {
 	case op.Kind == ipvs.OpAddService && exists:
 		return errServiceExists
@@ -237,43 +229,6 @@ func (p *plan) deleteServer(d *draft, a netip.AddrPort) error {
 	d.delete(s)
 	p.changed = true
 	return nil
-}
-
-// mixes returns the services whose real servers the plan mixes, and whether those
-// that get packets as they are may stay: what was there first.
-func (p *plan) mixes() map[ipvs.ServiceKey]bool {
-	var keep map[ipvs.ServiceKey]bool
-	for _, d := range p.order {
-		if !d.exists {
-			continue
-		}
-		var kinds [2]bool
-		first := -1
-		for _, s := range d.servers {
-			kind := 0
-			if routed(&s.Destination) {
-				kind = 1
-			}
-			if !s.deleted {
-				kinds[kind] = true
-			}
-			if s.was != nil && first < 0 {
-				first = 0
-				if routed(&s.was.Destination) {
-					first = 1
-				}
-			} else if first < 0 && !s.deleted {
-				first = kind
-			}
-		}
-		if kinds[0] && kinds[1] {
-			if keep == nil {
-				keep = make(map[ipvs.ServiceKey]bool)
-			}
-			keep[d.ServiceKey] = first == 1
-		}
-	}
-	return keep
 }
 
 // failure names the operation that failed.

@@ -9,7 +9,8 @@ import (
 	"github.com/lbd-project/lbd/sched"
 )
 
-// Flows of real servers that get packets as they are: connection tracking does
+// Flows of real servers that get packets as they are, by direct routing or in a
+// tunnel: connection tracking does
 // not know them, and makes no events of them. The rules keep them in a map, which
 // is read in its place; the first packet that closes comes through the queue.
 

@@ -3,6 +3,7 @@ package userspace
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,12 @@ import (
 // routedTo makes an operation of a real server one by direct routing.
 func routedTo(op ipvs.Op) ipvs.Op {
 	op.Destination.Forward = ipvs.Route
+	return op
+}
+
+// tunnelTo makes an operation of a real server one by a tunnel.
+func tunnelTo(op ipvs.Op) ipvs.Op {
+	op.Destination.Forward = ipvs.Tunnel
 	return op
 }
 
@@ -94,53 +101,69 @@ func TestRouted(t *testing.T) {
 	}
 }
 
-// TestRoutedMix may change all real servers of a service together, and not one
-// of them.
+// TestRoutedMix has real servers of both kinds in one service: the rules hear of
+// it, also of those that are gone.
 func TestRoutedMix(t *testing.T) {
 	g := newRig(t)
 	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
-	forward := func() (list []ipvs.ForwardMethod) {
-		for _, s := range g.engine.model.services[web.ServiceKey].servers {
-			list = append(list, s.Forward)
-		}
-		return list
-	}
-	refused := func(want []int, ops ...ipvs.Op) {
+	rules := func(forward ipvs.ForwardMethod, mixed bool) {
 		t.Helper()
-		var batch *ipvs.BatchError
-		err := g.engine.Apply(t.Context(), ops)
-		if !errors.As(err, &batch) || !errors.Is(err, syscall.EOPNOTSUPP) {
-			t.Fatalf("want a refusal, got %v", err)
-		}
-		var got []int
-		for _, f := range batch.Failed {
-			got = append(got, f.Index)
-		}
-		if d := diff(want, got); d != "" {
-			t.Errorf("refused (-want +got):\n%s%v", d, err)
+		if s := g.rules.spec.Services[0]; s.Forward != forward || s.Mixed != mixed {
+			t.Errorf("rules: want %v, mixed %t, got %v, %t", forward, mixed, s.Forward, s.Mixed)
 		}
 	}
-	refused([]int{0}, routedTo(update(web, one, 1)))
-	refused([]int{1}, update(web, two, 5), routedTo(add(web, three, 1)))
-	if g.engine.Supports(routedTo(update(web, one, 1))) == nil || g.engine.Supports(routedTo(add(web, three, 1))) == nil {
-		t.Error("Supports lets a mixture pass")
+	rules(ipvs.Masq, false)
+	g.apply(routedTo(update(web, one, 1)))
+	rules(ipvs.Route, true)
+	tu := tupleTo(web, "198.51.100.1:1000")
+	g.queue(tu, 1) // two
+	g.counts(web.ServiceKey, map[string]string{one: "0/0/0", two: "1/0/0"})
+	g.apply(remove(web, two))
+	rules(ipvs.Route, true) // its connections are in connection tracking
+	g.pass(5 * time.Second)
+	g.resync()
+	if err := g.engine.maintain(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	if d := diff([]ipvs.ForwardMethod{ipvs.Masq, ipvs.Masq}, forward()); d != "" {
-		t.Errorf("forwarding (-want +got):\n%s", d)
-	}
-	g.apply(routedTo(update(web, one, 1)), routedTo(update(web, two, 1)))
-	g.apply(remove(web, one), add(web, one, 2), update(web, two, 2))
-	if d := diff([]ipvs.ForwardMethod{ipvs.Masq, ipvs.Masq}, forward()); d != "" {
-		t.Errorf("forwarding (-want +got):\n%s", d)
-	}
-	refused([]int{2}, addOp(web6), routedTo(add(web6, "[2001:db8:1::1]:80", 1)), add(web6, "[2001:db8:1::2]:80", 1))
+	rules(ipvs.Route, false)
+	g.apply(remove(web, one))
+	rules(ipvs.Route, false)
+}
 
-	g.rules.abilities.Route = errTest
-	refused([]int{0, 1}, routedTo(update(web, one, 1)), routedTo(update(web, two, 1)))
+// TestTunnel passes tunnels on to the rules, and refuses what the host cannot do.
+func TestTunnel(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), tunnelTo(add(web, one, 1)), tunnelTo(add(web, "[fd00::1]:80", 1)))
+	for _, s := range g.rules.spec.Servers {
+		if s.Forward != ipvs.Tunnel || s.Service != g.rules.spec.Services[0].ID {
+			t.Errorf("rules: want a tunnel of the service, got %+v", s)
+		}
+	}
+	refused := func(op ipvs.Op, why string) {
+		t.Helper()
+		err := g.engine.Apply(t.Context(), []ipvs.Op{op})
+		if !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), why) {
+			t.Errorf("want it refused for %q, got %v", why, err)
+		}
+		if err := g.engine.Supports(op); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("Supports: want %q, got %v", why, err)
+		}
+	}
+	gre := tunnelTo(add(web, two, 1))
+	gre.Destination.Tunnel.Type = ipvs.TunnelGRE
+	refused(gre, "gre")
+	local := add(web, two, 1)
+	local.Destination.Forward = ipvs.Local
+	refused(local, "Local")
+	g.rules.abilities.Tunnel = errTest
+	refused(tunnelTo(add(web, two, 1)), errTest.Error())
+	g.apply(routedTo(add(web, two, 1)))
 	errs := g.engine.Check([]ipvs.TableEntry{{ServiceStatus: ipvs.ServiceStatus{Service: web}, Destinations: []ipvs.DestinationStatus{
-		{Destination: add(web, one, 1).Destination}, {Destination: routedTo(add(web, two, 1)).Destination},
+		{Destination: add(web, one, 1).Destination},
+		{Destination: routedTo(add(web, two, 1)).Destination},
+		{Destination: tunnelTo(add(web, three, 1)).Destination},
 	}}})
-	if len(errs) != 2 || !errors.Is(errs[0], errMixed) || !errors.Is(errs[1], errTest) {
-		t.Errorf("Check: %v", errs)
+	if len(errs) != 1 || !errors.Is(errs[0], errTest) || !strings.Contains(errs[0].Error(), three) {
+		t.Errorf("Check: want the tunnel, got %v", errs)
 	}
 }

@@ -156,6 +156,7 @@ func TestKernelUserspaceTraffic(t *testing.T) {
 		{"mark", TestNetnsMarkAndAnyPort},
 		{"direct routing", TestNetnsRouted},
 		{"one packet", TestNetnsOnePacket},
+		{"tunnels", TestNetnsTunnel},
 		{"clear", TestNetnsClear},
 	} {
 		t.Run(test.name, test.run)

@@ -100,6 +100,34 @@ func (d *draft) state() serviceState {
 // tracking does not carry its flows.
 func routed(d *ipvs.Destination) bool { return d.Forward != ipvs.Masq }
 
+// ways say how the real servers of a service get their packets: carried by
+// connection tracking, or as they are.
+type ways struct{ tracked, routed bool }
+
+// ways returns those of all services. Deleted real servers count, since their
+// connections are there until they end.
+func (st *state) ways() map[uint32]ways {
+	all := make(map[uint32]ways, len(st.services))
+	note := func(service uint32, d *ipvs.Destination) {
+		w := all[service]
+		if routed(d) {
+			w.routed = true
+		} else {
+			w.tracked = true
+		}
+		all[service] = w
+	}
+	for i := range st.services {
+		for j := range st.services[i].servers {
+			note(st.services[i].id, &st.services[i].servers[j].Destination)
+		}
+	}
+	for i := range st.dead {
+		note(st.dead[i].serviceID, &st.dead[i].Destination)
+	}
+	return all
+}
+
 // spec returns the rules for a state.
 func (e *Engine) spec(st *state) ruleset.Spec {
 	spec := ruleset.Spec{
@@ -107,7 +135,7 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 		Timeouts:  e.timeouts,
 		AllEvents: e.allEvents,
 	}
-	live := make(map[uint32]bool, len(st.services))
+	live, ways := make(map[uint32]bool, len(st.services)), st.ways()
 	server := func(s *serverState, service uint32) {
 		spec.Servers = append(spec.Servers, ruleset.Server{
 			Service: service, Mark: e.marks.of(s.id), Address: s.Address, Forward: s.Forward, Tunnel: s.Tunnel,
@@ -123,11 +151,11 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 			Netmask:    s.Persistence.Netmask,
 			Signals:    readsSignals(s.Scheduler),
 		}
+		if w := ways[s.id]; w.routed {
+			rs.Forward, rs.Mixed = ipvs.Route, w.tracked
+		}
 		for j := range s.servers {
 			server(&s.servers[j], s.id)
-			if routed(&s.servers[j].Destination) {
-				rs.Forward = ipvs.Route
-			}
 			if w := s.servers[j].Weight; w > 0 {
 				rs.Fallback = append(rs.Fallback, ruleset.Share{Mark: e.marks.of(s.servers[j].id), Weight: w})
 			}
