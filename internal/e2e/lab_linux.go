@@ -18,7 +18,8 @@ const (
 	// Route gives the servers the VIPs, on lo and without ARP, and a way to the
 	// client that does not pass the balancer.
 	Route Mode = "route"
-	// Tunnel is Route with devices that unpack ipip on the servers.
+	// Tunnel is Route with servers that unpack ipip, by devices where the kernel
+	// has them.
 	Tunnel Mode = "tunnel"
 )
 
@@ -123,7 +124,10 @@ func (l *Lab) routeAnswers(s *Server) {
 	// The server has the VIP but must not say so on the network.
 	s.NS.SetSysctl("net.ipv4.conf.all.arp_ignore", "1")
 	s.NS.SetSysctl("net.ipv4.conf.all.arp_announce", "2")
-	if l.Mode == Tunnel {
+	switch {
+	case l.Mode == Tunnel && netnstest.Have("ipip") != nil:
+		s.NS.Unwrap()
+	case l.Mode == Tunnel:
 		s.NS.AddIPIP("ipip", s.V4.String())
 		s.NS.AddIP6Tunnel("ip6ip6", s.V6.String())
 	}
