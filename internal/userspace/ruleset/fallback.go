@@ -143,8 +143,8 @@ const (
 )
 
 // live says whether a service has a real server that takes new flows.
-func (s *Service) live() bool {
-	return slices.ContainsFunc(s.Fallback, func(f Share) bool { return f.Weight > 0 })
+func (v *Service) live() bool {
+	return slices.ContainsFunc(v.Fallback, func(f Share) bool { return f.Weight > 0 })
 }
 
 // shareElements calls yield for each interval of a service: its real servers side

@@ -171,7 +171,7 @@ func TestNetnsDead(t *testing.T) {
 		l.apply(s)
 		c, name := l.dial("tcp", addr)
 		l.flowOf(c.LocalAddr(), every)
-		other, _ := l.dial("tcp", addr)
+		var other net.Conn
 		for {
 			var n string
 			if other, n = l.dial("tcp", addr); n != name {

@@ -3,7 +3,6 @@ package ruleset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -144,12 +143,12 @@ func TestNetnsServices(t *testing.T) {
 			{ID: 2, Key: ipvs.MarkService(v.family, 9), Fallback: v.shares},
 		}}
 		eachWay(t, Options{}, s, func(t *testing.T, l *lab) {
-			nft(t, l.rules, fmt.Sprintf(`table inet other { chain before {
+			nft(t, l.rules, `table inet other { chain before {
 				type filter hook prerouting priority mangle
 				udp dport 5000 meta mark set 9
 				udp dport 5001 meta mark set 8
 			}
-			}`))
+			}`)
 			want := "0" // by the fallback; the daemon chooses 1
 			if strings.HasSuffix(t.Name(), "queue") || strings.Contains(t.Name(), "queue#") {
 				want = "1"

@@ -114,9 +114,13 @@ func (r *Rules) send() error {
 	return r.link.SetReadDeadline(time.Time{})
 }
 
-// Close closes the connection to the kernel. The tables stay.
+// Close closes the connections to the kernel. Tables and tunnels stay.
 func (r *Rules) Close() error {
-	return errors.Join(r.nft.CloseLasting(), r.watch.close(), r.heard.close())
+	err := errors.Join(r.nft.CloseLasting(), r.watch.close(), r.heard.close())
+	if r.tunnels != nil {
+		err = errors.Join(err, r.tunnels.Close())
+	}
+	return err
 }
 
 // Abilities returns what the host can do.

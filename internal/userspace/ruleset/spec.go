@@ -114,12 +114,12 @@ type Service struct {
 	Signals bool
 }
 
-func (s *Service) equal(o *Service) bool {
-	a, b := *s, *o
+func (v *Service) equal(o *Service) bool {
+	a, b := *v, *o
 	a.Fallback, b.Fallback = nil, nil
 	return a.ID == b.ID && a.Key == b.Key && a.OnePacket == b.OnePacket && a.Forward == b.Forward && a.Mixed == b.Mixed &&
 		a.Persistent == b.Persistent && a.Timeout == b.Timeout && a.Netmask == b.Netmask &&
-		a.Signals == b.Signals && slices.Equal(s.Fallback, o.Fallback)
+		a.Signals == b.Signals && slices.Equal(v.Fallback, o.Fallback)
 }
 
 // untracked says whether connection tracking shall not even begin.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
@@ -108,4 +109,30 @@ func TestNetnsTunnelEdits(t *testing.T) {
 	if name, err := l.ask(l.client, "tcp", routeAddresses[0]); name != "0" || err != nil {
 		t.Errorf("after that: want server 0, got %q, %v", name, err)
 	}
+
+	if err := l.rules.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if open := bpfFiles(t); len(open) > 0 {
+		t.Errorf("open after Close: %v", open)
+	}
+	if name, err := l.ask(l.client, "tcp", routeAddresses[0]); name != "0" || err != nil {
+		t.Errorf("closed: want server 0, got %q, %v", name, err)
+	}
+}
+
+// bpfFiles returns the BPF objects that this process has open.
+func bpfFiles(t *testing.T) (open []string) {
+	t.Helper()
+	const dir = "/proc/self/fd/"
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range list {
+		if link, err := os.Readlink(dir + fd.Name()); err == nil && strings.Contains(link, "bpf") {
+			open = append(open, link)
+		}
+	}
+	return open
 }
