@@ -3,8 +3,11 @@ module github.com/lbd-project/lbd
 go 1.26.0
 
 require (
+	github.com/cilium/ebpf v0.22.0
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/google/go-cmp v0.7.0
+	github.com/google/gopacket v1.1.19
+	github.com/google/nftables v0.3.0
 	github.com/google/renameio/v2 v2.0.2
 	github.com/klauspost/compress v1.20.4
 	github.com/mdlayher/genetlink v1.4.0
@@ -21,9 +24,6 @@ require (
 )
 
 require (
-	github.com/cilium/ebpf v0.22.0 // indirect
-	github.com/google/gopacket v1.1.19 // indirect
-	github.com/google/nftables v0.3.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
