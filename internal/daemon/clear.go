@@ -10,8 +10,9 @@ import (
 )
 
 // clear removes what lbd owns: its services, then its addresses, and gives back
-// the sysctls and timeouts, and at last what the engine is made of. It goes by the memory alone, carries on after an error, and
-// forgets what is done. The owner must not be running.
+// the sysctls and timeouts, and at last what the engine is made of. It goes by the
+// memory alone, carries on after an error, and forgets what is done. The owner must
+// not be running.
 func (o *owner) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -27,14 +28,29 @@ func (o *owner) clear(ctx context.Context) error {
 	err = errors.Join(err,
 		o.restoreSysctls(func(string) bool { return true }),
 		o.restoreTimeouts(ctx, ipvs.Timeouts{}),
-		o.removeVIPs(func(VIP) bool { return true }),
 	)
-	if err == nil && o.clearEngine != nil {
-		err = o.clearEngine(ctx)
+	if o.clearEngine != nil {
+		err = o.clearWhole(ctx, err)
 	}
+	err = errors.Join(err, o.removeVIPs(func(VIP) bool { return true }))
 	if err == nil {
 		o.log.Info("cleared", "changes", len(report.Changes))
 		o.mem.engine, o.mem.marks = "", memory.Marks{}
 	}
 	return errors.Join(err, o.remember())
+}
+
+// clearWhole removes an engine that takes all it has along: what could not be
+// deleted of it one by one, for failed, since the disk is full for example.
+func (o *owner) clearWhole(ctx context.Context, failed error) error {
+	if err := o.clearEngine(ctx); err != nil {
+		return errors.Join(failed, err)
+	}
+	if failed != nil {
+		o.log.Warn("the engine was removed as a whole", "err", failed)
+	}
+	clear(o.mem.owned)
+	clear(o.mem.sysctls)
+	o.mem.health, o.mem.drains, o.mem.order, o.mem.timeouts = nil, nil, nil, ipvs.Timeouts{}
+	return nil
 }

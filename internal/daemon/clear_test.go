@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/ipvs/ipvstest"
 )
 
 // cleaner is what lbd --clear makes of what a dead daemon left.
@@ -62,6 +65,38 @@ func TestClear(t *testing.T) {
 		}
 		if n := r.table.Requests().Writes; n != 0 {
 			t.Errorf("writes of a second clear: want 0, got %d", n)
+		}
+	})
+}
+
+// TestClearWhole clears an engine that can be removed as a whole, of which nothing
+// can be deleted one by one.
+func TestClearWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf(service(vip, r.checked(rs2, 1)))
+		c.Sysctls = map[string]int{"expire_nodest_conn": 1}
+		r.start(c).kill()
+		failed := syscall.ENOSPC
+		r.table.SetFaults(ipvstest.Faults{Rate: 1, Errs: []error{failed}, Rand: rand.New(rand.NewPCG(1, 1))})
+		o := r.cleaner()
+		var cannot error
+		o.clearEngine = func(context.Context) error { return cannot }
+
+		cannot = errors.New("no permission")
+		if err := o.clear(context.Background()); !errors.Is(err, failed) || !errors.Is(err, cannot) {
+			t.Errorf("want both errors, got %v", err)
+		}
+		if m := r.load(); len(m.Owned) == 0 {
+			t.Error("what is still there was forgotten")
+		}
+		cannot = nil
+		if err := o.clear(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if m := r.load(); len(m.Owned)+len(m.Health)+len(m.Drains)+len(m.Sysctls) != 0 {
+			t.Errorf("memory: want nothing, got %+v", m)
 		}
 	})
 }
