@@ -82,7 +82,22 @@ func fixed(old, next *config.Config) error {
 	check("netns", old.NetNS, next.NetNS)
 	check("socket.path", old.SocketPath, next.SocketPath)
 	check("socket.group", old.SocketGroup, next.SocketGroup)
-	check("userspace", fmt.Sprintf("%+v", old.Userspace), fmt.Sprintf("%+v", next.Userspace))
+	was, is := old.Userspace, next.Userspace
+	for _, k := range []struct {
+		key     string
+		was, is any
+		format  string
+	}{
+		{"queues", was.Queues, is.Queues, "%d"},
+		{"queue_base", was.QueueBase, is.QueueBase, "%d"},
+		{"queue_length", was.QueueLength, is.QueueLength, "%d"},
+		{"fail_open", was.FailOpen, is.FailOpen, "%t"},
+		{"mark_mask", was.MarkMask, is.MarkMask, "%#08x"},
+		{"ct_state_mask", was.CTStateMask, is.CTStateMask, "%#08x"},
+		{"overhead", was.Overhead, is.Overhead, "%v"},
+	} {
+		check("userspace."+k.key, fmt.Sprintf(k.format, k.was), fmt.Sprintf(k.format, k.is))
+	}
 	if lines == nil {
 		return nil
 	}
