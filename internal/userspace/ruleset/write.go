@@ -39,7 +39,7 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 	next.stateless = next.tunnels || t.shape.stateless || slices.ContainsFunc(d.added, func(v Service) bool { return v.stateless() })
 	shared := t.chains(&next)
 	if full {
-		if err := r.adopt(t, shared, next.stateless); err != nil {
+		if err := r.adopt(t, shared, d, next.stateless); err != nil {
 			return err
 		}
 	} else if next.stateless && !t.shape.stateless {
@@ -222,8 +222,26 @@ func (r *Rules) exists(t *table) (bool, error) {
 
 // adopt makes an empty table out of whatever there is, which an earlier lbd may
 // have left. Nothing of it is trusted: all chains and sets are emptied, and
-// chains of services are deleted. Base chains and templates stay.
-func (r *Rules) adopt(t *table, shared []chain, stateless bool) error {
+// chains of services that d does not bring back are deleted. Base chains and
+// templates stay.
+//
+// A chain that is deleted and made again would let packets pass unmarked: one
+// that is under way while the kernel changes generations has begun with the old
+// rules, finds the new element of a map, and in the new chain that this names
+// there are no old rules (nft_do_chain keeps the generation that it began with,
+// but look-ups do not).
+func (r *Rules) adopt(t *table, shared []chain, d *difference, stateless bool) error {
+	wanted := map[string]bool{}
+	for i := range shared {
+		wanted[shared[i].name] = true
+	}
+	for i := range d.added {
+		if v := &d.added[i]; t.hasChain(v) {
+			for _, c := range t.serviceChains(v) {
+				wanted[c.name] = true
+			}
+		}
+	}
 	there, err := r.exists(t)
 	if err != nil {
 		return err
@@ -240,8 +258,7 @@ func (r *Rules) adopt(t *table, shared []chain, stateless bool) error {
 				continue
 			}
 			r.nft.FlushChain(&nftables.Chain{Name: c.Name, Table: t.nft})
-			ours := slices.ContainsFunc(shared, func(s chain) bool { return s.name == c.Name })
-			if c.Hooknum == nil && !ours {
+			if c.Hooknum == nil && !wanted[c.Name] {
 				stale = append(stale, c.Name)
 			}
 		}
