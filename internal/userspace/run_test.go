@@ -22,8 +22,8 @@ func (q fakeQueue) Run(ctx context.Context, _ func(*nfqueue.Packet) nfqueue.Verd
 func (fakeQueue) Stats() nfqueue.Stats { return nfqueue.Stats{} }
 func (fakeQueue) Close() error         { return nil }
 
-// TestRunEnds tells a queue that is gone from the end that was asked for, for
-// whatever reason: signal.NotifyContext gives the signal as the cause.
+// TestRunEnds tells a queue that is gone from the end that was asked for, whatever
+// the cause that the context has for it.
 func TestRunEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail, want error
