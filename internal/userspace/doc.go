@@ -37,8 +37,6 @@
 //   - A change of a real server's forwarding method holds for connections that
 //     there are, too.
 //   - Tunnels are of IP in IP; those of the types GRE and GUE are refused.
-//   - An association of SCTP becomes active when a dump of conntrack says that it
-//     is established, some seconds late.
 //
 // It needs CAP_NET_ADMIN in the user namespace that owns the network namespace,
 // and what package ruleset needs.

@@ -95,6 +95,9 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 		made = true
 	default:
 		f.Generation = e.generation
+		if ev.Orig.Protocol == uint8(ipvs.SCTP) && ev.SCTPState == 0 {
+			st = f.State // an event of something else does not tell
+		}
 		e.move(f, s, st)
 	}
 	if made && e.starting {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // TestEventsTwice has every event of a flow twice, as when one says what a dump
@@ -43,6 +44,25 @@ func TestEventsTwice(t *testing.T) {
 	g.kernel.events = append(g.kernel.events, late...)
 	g.pass(time.Second)
 	g.counts(web.ServiceKey, map[string]string{one: "0/0/0", two: "1/0/0"})
+}
+
+// TestSCTPStates counts an association as active while it is established; an
+// event that does not tell its state changes nothing.
+func TestSCTPStates(t *testing.T) {
+	g := newRig(t)
+	svc := web
+	svc.Protocol = ipvs.SCTP
+	g.apply(addOp(svc), add(svc, one, 1))
+	tu := tupleTo(svc, "198.51.100.1:1000")
+	mark := g.engine.marks.of(g.engine.model.services[svc.ServiceKey].servers[0].id)
+	for _, tt := range []struct {
+		state uint8
+		want  string
+	}{{2, "0/1/0"}, {3, "0/1/0"}, {0, "0/1/0"}, {4, "1/0/0"}, {0, "1/0/0"}, {5, "0/1/0"}} {
+		g.kernel.events = append(g.kernel.events, conntrack.Event{Kind: conntrack.Update, Orig: tu, Mark: mark, SCTPState: tt.state})
+		g.pass(time.Second)
+		g.counts(svc.ServiceKey, map[string]string{one: tt.want})
+	}
 }
 
 // TestWarningsOfConntrack names what conntrack says of itself.

@@ -79,6 +79,26 @@ func (l *lab) serveSCTP(t *testing.T, s *labServer, f ipvs.Family) {
 	}()
 }
 
+// associate connects the client, which stays connected until the test ends, and
+// reads the server's name.
+func (l *lab) associate(t *testing.T, svc ipvs.Service) (name string, fd int) {
+	t.Helper()
+	family := unix.AF_INET
+	if svc.Family == ipvs.IPv6 {
+		family = unix.AF_INET6
+	}
+	fd = sctpSocket(t, l.client, family)
+	if err := unix.Connect(fd, sockaddr(svc.Address)); err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	b := make([]byte, 10)
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		t.Fatalf("read: %v", err)
+	}
+	return string(b[:n]), fd
+}
+
 // testSCTP balances associations, which are active while they are established.
 // The build machines' kernel has no SCTP sockets: TestKernelUserspaceTraffic
 // calls it in the virtual machine.
@@ -86,10 +106,6 @@ func testSCTP(t *testing.T) {
 	for _, f := range []ipvs.Family{ipvs.IPv4, ipvs.IPv6} {
 		t.Run(f.String(), func(t *testing.T) {
 			l := newLab(t, 2)
-			family := unix.AF_INET
-			if f == ipvs.IPv6 {
-				family = unix.AF_INET6
-			}
 			for _, s := range l.servers {
 				l.serveSCTP(t, s, f)
 			}
@@ -100,23 +116,39 @@ func testSCTP(t *testing.T) {
 			l.apply(ops...)
 			got := make(map[string]int)
 			var fds []int
-			for range 4 {
-				fd := sctpSocket(t, l.client, family)
-				if err := unix.Connect(fd, sockaddr(svc.Address)); err != nil {
-					t.Fatalf("connect: %v", err)
-				}
-				b := make([]byte, 10)
-				n, err := unix.Read(fd, b)
-				if err != nil {
-					t.Fatalf("read: %v", err)
-				}
-				got[string(b[:n])]++
+			connect := func() {
+				t.Helper()
+				name, fd := l.associate(t, svc)
+				got[name]++
 				fds = append(fds, fd)
+			}
+			for range 4 {
+				connect()
 			}
 			if d := diff(map[string]int{"s1": 2, "s2": 2}, got); d != "" {
 				t.Errorf("associations (-want +got):\n%s", d)
 			}
 			l.eventually(svc, map[string]string{"s1": "2/0/0", "s2": "2/0/0"})
+			// An event says so: no dump has to come by. One may do so by chance, but
+			// not each time.
+			dumps := func() uint8 {
+				l.engine.mu.Lock()
+				defer l.engine.mu.Unlock()
+				return l.engine.generation
+			}
+			for try := 1; ; try++ {
+				before := dumps()
+				connect()
+				l.eventually(svc, map[string]string{
+					"s1": fmt.Sprintf("%d/0/0", got["s1"]), "s2": fmt.Sprintf("%d/0/0", got["s2"]),
+				})
+				if dumps() == before {
+					break
+				}
+				if try == 10 {
+					t.Fatal("associations are active only after a dump")
+				}
+			}
 			for _, fd := range fds {
 				if err := unix.Shutdown(fd, unix.SHUT_RDWR); err != nil {
 					t.Error(err)

@@ -1,21 +1,14 @@
 package ruleset
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/conntrack"
 	"github.com/lbd-project/lbd/internal/netnstest"
 	"github.com/lbd-project/lbd/internal/packet"
-	"github.com/lbd-project/lbd/ipvs"
 )
 
 // counter returns how many packets a named counter of table inet other saw.
@@ -187,45 +180,4 @@ func TestNetnsUnanswered(t *testing.T) {
 	if n := len(d.packets()); n != 1 {
 		t.Errorf("five datagrams from here: want one decision, got %d", n)
 	}
-}
-
-// TestNetnsSCTP queues an INIT, and no other chunk that connection tracking takes
-// for a beginning.
-func TestNetnsSCTP(t *testing.T) {
-	s := bothVersions()
-	s.Services[0].Key.Protocol = ipvs.SCTP
-	eachWay(t, Options{}, s, func(t *testing.T, l *lab) {
-		var fd int
-		err := l.client.Do(func() (err error) {
-			fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_SCTP)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer unix.Close(fd)
-		l.mute(true)
-		send := func(port uint16, tag uint32, chunk []byte) conntrack.Event {
-			t.Helper()
-			b := binary.BigEndian.AppendUint16(nil, port)
-			b = binary.BigEndian.AppendUint16(b, 80)
-			b = binary.BigEndian.AppendUint32(b, tag)
-			b = append(b, 0, 0, 0, 0)
-			b = append(b, chunk...)
-			binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
-			if err := unix.Sendto(fd, b, 0, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}}); err != nil {
-				t.Fatal(err)
-			}
-			return l.flowOf(&net.UDPAddr{IP: net.IPv4(198, 51, 100, 2), Port: int(port)}, every)
-		}
-		init := []byte{1, 0, 0, 20, 0, 0, 0, 9, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1}
-		if e := send(1001, 0, init); e.Mark&DefaultMask == 0 || e.Reply.SrcPort != 8080 {
-			t.Errorf("INIT: %+v", e)
-		}
-		heartbeat := []byte{4, 0, 0, 12, 0, 1, 0, 8, 1, 2, 3, 4}
-		if e := send(1002, 7, heartbeat); e.Mark != 0 || e.Reply.SrcPort != 80 {
-			t.Errorf("HEARTBEAT: %+v", e)
-		}
-		time.Sleep(time.Millisecond)
-	})
 }

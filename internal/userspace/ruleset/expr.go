@@ -44,6 +44,7 @@ const (
 const (
 	eventNew     = 1 << 0 // IPCT_NEW
 	eventDestroy = 1 << 2 // IPCT_DESTROY
+	eventProto   = 1 << 5 // IPCT_PROTOINFO
 	eventMark    = 1 << 7 // IPCT_MARK
 )
 

@@ -53,6 +53,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"RouteMixed", TestNetnsRouteMixed},
 		{"RouteQueue", TestNetnsRouteQueue},
 		{"SCTP", TestNetnsSCTP},
+		{"SCTPStates", TestNetnsSCTPStates},
 		{"ServerAsClient", TestNetnsServerAsClient},
 		{"Services", TestNetnsServices},
 		{"Signals", TestNetnsSignals},

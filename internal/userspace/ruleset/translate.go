@@ -33,7 +33,12 @@ func (t *table) translateRules(s *shape) []exprs {
 		// ct event set destroy,mark
 		//
 		// After the mark: set before it, each flow would tell of its start.
-		rules = append(rules, exprs{imm(reg1, u32(eventDestroy|eventMark)), setCT(expr.CtKeyEVENTMASK, reg1)})
+		rules = append(rules, exprs{imm(reg1, u32(eventDestroy|eventMark)), setCT(expr.CtKeyEVENTMASK, reg1)},
+			// meta l4proto sctp ct event set destroy,protoinfo,mark
+			//
+			// An association is active while it is established, which no packet of
+			// one side alone tells.
+			rule(protocol(protoSCTP), exprs{imm(reg1, u32(eventDestroy|eventProto|eventMark)), setCT(expr.CtKeyEVENTMASK, reg1)}))
 	}
 	server := func(set string, port uint32) exprs {
 		return rule(exprs{meta(expr.MetaKeyMARK, reg1), bitwise(reg1, mask, 0)}, through(set),
