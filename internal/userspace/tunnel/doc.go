@@ -6,6 +6,6 @@
 // any number of tunnel ends, and hosts without the ipip module can have them.
 //
 // Program, map and routes live in the kernel: packets are wrapped also while
-// nobody runs. Needs CAP_NET_ADMIN, CAP_BPF (or CAP_SYS_ADMIN) and Linux 5.1 or
-// newer with CONFIG_LWTUNNEL_BPF.
+// nobody runs. Needs CAP_NET_ADMIN, CAP_BPF (or CAP_SYS_ADMIN), CAP_SYS_ADMIN for
+// Probe, and Linux 5.1 or newer with CONFIG_LWTUNNEL_BPF.
 package tunnel
