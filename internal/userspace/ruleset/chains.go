@@ -50,11 +50,6 @@ type chain struct {
 func (t *table) chains(s *shape) []chain {
 	filter, nat := nftables.ChainTypeFilter, nftables.ChainTypeNAT
 	in, out, fwd := nftables.ChainHookPrerouting, nftables.ChainHookOutput, nftables.ChainHookForward
-	settleOut := []exprs{jump(chainSettle)}
-	if s.stateless {
-		// ct state untracked goto settle_local
-		settleOut = []exprs{ofHost(chainSettleLocal), jump(chainSettle)}
-	}
 	chains := []chain{
 		{name: chainSchedule, rules: t.scheduleRules()},
 		{name: chainKeep, rules: t.keepRules()},
@@ -68,7 +63,7 @@ func (t *table) chains(s *shape) []chain {
 		{chainScheduleIn, in, filter, prioritySchedule, t.undecidedRules(s, false)},
 		{chainScheduleOut, out, filter, prioritySchedule, t.undecidedRules(s, true)},
 		{chainSettleIn, in, filter, prioritySettle, []exprs{jump(chainSettle)}},
-		{chainSettleOut, out, filter, prioritySettle, settleOut},
+		{chainSettleOut, out, filter, prioritySettle, t.settleOutRules(s)},
 		{chainTranslate, in, nat, priorityTranslate, []exprs{jump(chainConnect)}},
 		{chainTranslateO, out, nat, priorityTranslate, []exprs{jump(chainConnect)}},
 		{chainForward, fwd, filter, priorityForward, t.forwardRules()},
@@ -77,6 +72,26 @@ func (t *table) chains(s *shape) []chain {
 		return append(t.statelessChains(s), chains...)
 	}
 	return chains
+}
+
+// settleOutRules begin settling in the output hook.
+func (t *table) settleOutRules(s *shape) []exprs {
+	if !s.stateless {
+		return []exprs{jump(chainSettle)}
+	}
+	isNew := ctHas(expr.CtKeySTATE, expr.CtStateBitNEW)
+	return []exprs{
+		// ct state untracked goto settle_local
+		ofHost(chainSettleLocal),
+		// ct state new ip daddr . meta l4proto . th dport @untracked return
+		// ct state new ip daddr . meta l4proto @untracked_any return
+		//
+		// As in schedule_output.
+		rule(isNew, t.service(), in(setUntracked), verdict(expr.VerdictReturn)),
+		rule(isNew, t.portless(), in(setUntrackedAny), verdict(expr.VerdictReturn)),
+		// jump settle
+		jump(chainSettle),
+	}
 }
 
 // undecided are the states of packets that may need a decision.
@@ -95,11 +110,20 @@ func (t *table) undecidedRules(s *shape, output bool) []exprs {
 		// ct state established,related return
 		rules = append(rules, rule(ctHas(expr.CtKeySTATE, tracked), verdict(expr.VerdictReturn)))
 		if output {
-			// ct state untracked goto schedule_local
-			rules = append(rules, ofHost(chainScheduleLocal))
+			rules = append(rules,
+				// ct state untracked goto schedule_local
+				ofHost(chainScheduleLocal),
+				// ip daddr . meta l4proto . th dport @untracked return
+				// ip daddr . meta l4proto @untracked_any return
+				//
+				// A client on this host: see untrackLocalRules.
+				rule(t.service(), in(setUntracked), verdict(expr.VerdictReturn)),
+				rule(t.portless(), in(setUntrackedAny), verdict(expr.VerdictReturn)),
+			)
+		} else {
+			// jump known
+			rules = append(rules, jump(chainKnown))
 		}
-		// jump known
-		rules = append(rules, jump(chainKnown))
 	}
 	return append(rules,
 		// ct state != new return

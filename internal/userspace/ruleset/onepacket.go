@@ -81,13 +81,30 @@ func (t *table) setAddress(offset uint32) expr.Any {
 
 // untrackRules keep connection tracking away.
 func (t *table) untrackRules() []exprs {
-	notrack := exprs{&expr.Notrack{}}
 	return []exprs{
 		// ip daddr . meta l4proto . th dport @untracked notrack
-		rule(t.service(), in(setUntracked), notrack),
+		rule(t.service(), in(setUntracked), notrack()),
 		// ip daddr . meta l4proto @untracked_any notrack
-		rule(t.portless(), in(setUntrackedAny), notrack),
-		// meta l4proto udp ip saddr . udp sport map @answers_each notrack
-		rule(protocol(protoUDP), t.source(), through(mapAnswers), notrack),
+		rule(t.portless(), in(setUntrackedAny), notrack()),
+		t.untrackAnswers(),
 	}
+}
+
+// untrackLocalRules do so for clients on this host, and for one-packet services
+// alone. Direct routing is not for them: a program would be told that each of its
+// packets was dropped, and the host takes no answer from an address of its own.
+func (t *table) untrackLocalRules() []exprs {
+	return []exprs{
+		// ip daddr . meta l4proto . th dport @services_each notrack
+		rule(t.service(), in(setEach), notrack()),
+		t.untrackAnswers(),
+	}
+}
+
+func notrack() exprs { return exprs{&expr.Notrack{}} }
+
+// untrackAnswers is for the answers of one-packet services.
+func (t *table) untrackAnswers() exprs {
+	// meta l4proto udp ip saddr . udp sport map @answers_each notrack
+	return rule(protocol(protoUDP), t.source(), through(mapAnswers), notrack())
 }

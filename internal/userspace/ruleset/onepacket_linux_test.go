@@ -97,15 +97,7 @@ func (l *lab) datagrams(ns *netnstest.NS, addr string, n int, checksum bool) map
 	}
 	defer c.Close()
 	if !checksum {
-		raw, err := c.(*net.UDPConn).SyscallConn()
-		if err == nil {
-			err = errors.Join(raw.Control(func(fd uintptr) {
-				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_NO_CHECK, 1)
-			}), err)
-		}
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		l.noChecksum(c.(*net.UDPConn))
 	}
 	seen := map[string]int{}
 	c.SetDeadline(time.Now().Add(waitTime))
@@ -177,3 +169,87 @@ func TestNetnsOnePacketAmbiguous(t *testing.T) {
 }
 
 func twoPorts(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr(), a.Port()+1) }
+
+// noChecksum lets a socket of IPv4 send without checksums.
+func (l *lab) noChecksum(c *net.UDPConn) {
+	l.t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var optErr error
+	err = raw.Control(func(fd uintptr) { optErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_NO_CHECK, 1) })
+	if err := errors.Join(err, optErr); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestNetnsOnePacketAnyPort has real servers without a port of their own. Their
+// answers come from where the service is not, so only the way there counts.
+func TestNetnsOnePacketAnyPort(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	s := onePacket(bothVersions())
+	for i := range s.Services {
+		k := &s.Services[i].Key
+		k.Address = netip.AddrPortFrom(k.Address.Addr(), 8080)
+	}
+	for i := range s.Servers {
+		s.Servers[i].Address = netip.AddrPortFrom(s.Servers[i].Address.Addr(), 0)
+	}
+	l.apply(s)
+	l.serve(to(0))
+	nft(t, l.rulesOf(l.servers[0]), arrived)
+	for i, addr := range []string{"192.0.2.1:8080", "[2001:db8::1]:8080"} {
+		c, err := l.client.DialContext(t.Context(), "udp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write([]byte("?"))
+		l.waitCounter(l.servers[0], "arrived", i+1)
+		c.Close()
+	}
+}
+
+// TestNetnsOnePacketGone gives a mark that no real server has: the host must not
+// take the datagram for its own.
+func TestNetnsOnePacketGone(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(onePacket(bothVersions()))
+	tries := 0
+	l.serve(func(in packet.Info) uint32 {
+		if tries++; tries%2 == 1 {
+			return 99 << 8
+		}
+		return to(0)(in)
+	})
+	for _, addr := range addresses {
+		l.serveUDP(l.lb, addr, "host")
+		c, err := l.client.DialContext(t.Context(), "udp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(waitTime))
+		c.Write([]byte("?"))
+		c.Write([]byte("?"))
+		b := make([]byte, 10)
+		if n, err := c.Read(b); string(b[:n]) != "0" || err != nil {
+			t.Errorf("%s: want the second datagram's answer alone, got %q, %v", addr, b[:n], err)
+		}
+	}
+}
+
+// arrived counts what comes to a server's services.
+const arrived = `table inet other {
+	counter arrived {}
+	chain in { type filter hook prerouting priority -300; udp dport { 80, 8080 } counter name arrived; }
+}`
+
+func (l *lab) waitCounter(ns *netnstest.NS, name string, want int) {
+	l.t.Helper()
+	for end := time.Now().Add(waitTime); l.counter(ns, name) != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			l.t.Fatalf("counter %s: want %d, got %d", name, want, l.counter(ns, name))
+		}
+	}
+}

@@ -1,10 +1,14 @@
 package ruleset
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,24 +84,18 @@ func TestNetnsRoute(t *testing.T) {
 			if way == "queue" {
 				d = l.serve(to(1))
 			}
-			for _, ns := range []*netnstest.NS{l.client, l.lb} {
-				for _, network := range []string{"tcp", "udp"} {
-					for _, addr := range routeAddresses {
-						if ns == l.lb {
-							// The address of the service would be its own source.
-							continue
+			for _, network := range []string{"tcp", "udp"} {
+				for _, addr := range routeAddresses {
+					seen := map[string]int{}
+					for range 20 {
+						name, err := l.ask(l.client, network, addr)
+						if err != nil {
+							t.Fatalf("%s %s: %v\n%s", network, addr, err, l.ruleset())
 						}
-						seen := map[string]int{}
-						for range 20 {
-							name, err := l.ask(ns, network, addr)
-							if err != nil {
-								t.Fatalf("%s %s: %v\n%s", network, addr, err, l.ruleset())
-							}
-							seen[name]++
-						}
-						if d != nil && seen["1"] != 20 || d == nil && (seen["0"] == 0 || seen["1"] == 0) {
-							t.Errorf("%s %s: %v", network, addr, seen)
-						}
+						seen[name]++
+					}
+					if d != nil && seen["1"] != 20 || d == nil && (seen["0"] == 0 || seen["1"] == 0) {
+						t.Errorf("%s %s: %v", network, addr, seen)
 					}
 				}
 			}
@@ -136,8 +134,118 @@ func TestNetnsRouteQueue(t *testing.T) {
 		}
 		d.stop()
 		// Nobody reads the queue: the connection closes all the same.
-		c, _ = l.dial("tcp", addr)
-		c.Close()
+		l.halfClose(addr)
+	}
+}
+
+// halfClose opens a connection, closes one side and waits for the other.
+func (l *lab) halfClose(addr string) {
+	l.t.Helper()
+	c, _ := l.dial("tcp", addr)
+	c.(*net.TCPConn).CloseWrite()
+	if b, err := io.ReadAll(c); len(b) != 0 || err != nil {
+		l.t.Errorf("%s: want the end of the connection, got %q, %v", addr, b, err)
+	}
+}
+
+// TestNetnsRouteDatagrams decides once for the datagrams of a client's port, as long
+// as they go on.
+func TestNetnsRouteDatagrams(t *testing.T) {
+	l := newRouteLab(t, Options{FailOpen: true})
+	s := routed()
+	s.Timeouts.UDP = 2 * time.Second
+	l.apply(s)
+	d := l.serve(inTurn())
+	for _, addr := range routeAddresses {
+		before := len(d.packets())
+		c, name := l.dial("udp", addr)
+		for start := time.Now(); time.Since(start) < 2500*time.Millisecond; time.Sleep(250 * time.Millisecond) {
+			c.SetDeadline(time.Now().Add(waitTime))
+			c.Write([]byte("?"))
+			b := make([]byte, 10)
+			if n, err := c.Read(b); string(b[:n]) != name || err != nil {
+				t.Fatalf("%s: want server %s, got %q, %v", addr, name, b[:n], err)
+			}
+		}
+		if n := len(d.packets()) - before; n != 1 {
+			t.Errorf("%s: want one decision, got %d", addr, n)
+		}
+	}
+}
+
+// TestNetnsRouteLocal connects from the balancer itself: it cannot be a client of
+// what it forwards by direct routing, and is told so.
+func TestNetnsRouteLocal(t *testing.T) {
+	for _, anyPort := range []bool{false, true} {
+		for _, queue := range []bool{true, false} {
+			l := newRouteLab(t, Options{FailOpen: true})
+			s := routed()
+			for i := range s.Services {
+				if k := &s.Services[i].Key; anyPort {
+					k.Address = netip.AddrPortFrom(k.Address.Addr(), 0)
+				}
+			}
+			l.apply(s)
+			var d *daemon
+			if queue {
+				d = l.serve(to(0))
+			}
+			for _, network := range []string{"tcp", "udp"} {
+				for _, addr := range routeAddresses {
+					if _, err := l.ask(l.lb, network, addr); !errors.Is(err, syscall.ECONNREFUSED) {
+						t.Errorf("%s %s, any port %v, queue %v: want refused, got %v", network, addr, anyPort, queue, err)
+					}
+				}
+			}
+			if queue && len(d.packets()) != 0 {
+				t.Errorf("%d packets in the queue", len(d.packets()))
+			}
+		}
+	}
+}
+
+// TestNetnsRouteDead drops what clients of a deleted real server send.
+func TestNetnsRouteDead(t *testing.T) {
+	l := newRouteLab(t, Options{FailOpen: true})
+	s := routed()
+	l.apply(s)
+	l.serve(to(0))
+	for _, addr := range routeAddresses {
+		c, _ := l.dial("tcp", addr)
+		s.Dead = []uint32{mark1, mark3}
+		l.apply(s)
+		if err := echo(c, 300*time.Millisecond); !isTimeout(err) {
+			t.Errorf("%s: want it dropped, got %v", addr, err)
+		}
+		s.Dead = nil
+		l.apply(s)
+		c.SetDeadline(time.Now().Add(waitTime))
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Errorf("%s: revived: %v", addr, err)
+		}
+	}
+}
+
+// TestNetnsRouteRepeat sends the first packet of a connection twice while nobody
+// reads the queue: both go to the same server.
+func TestNetnsRouteRepeat(t *testing.T) {
+	l := newRouteLab(t, Options{FailOpen: true})
+	l.apply(routed())
+	for _, s := range l.servers {
+		nft(t, l.rulesOf(s), `table inet other { counter arrived {}
+			chain in { type filter hook prerouting priority -300; tcp dport 80 counter name arrived drop; }
+		}`)
+	}
+	want := 0
+	for range 4 {
+		if _, err := l.client.DialContext(timeout1500(t), "tcp", routeAddresses[0]); !isTimeout(err) {
+			t.Fatal(err)
+		}
+		want += 2
+		a, b := l.counter(l.servers[0], "arrived"), l.counter(l.servers[1], "arrived")
+		if a%2 != 0 || b%2 != 0 || a+b != want {
+			t.Errorf("two SYN of each connection: server 0 had %d, server 1 %d", a, b)
+		}
 	}
 }
 

@@ -54,6 +54,7 @@ func TestNetnsTunnel(t *testing.T) {
 							t.Errorf("%s %s: %v", network, addr, seen)
 						}
 					}
+					l.halfClose(addr)
 					// Larger than what fits: the client must be told.
 					c, _ := l.dial("tcp", addr)
 					data := bytes.Repeat([]byte("0123456789"), 20<<10)
