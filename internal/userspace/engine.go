@@ -125,7 +125,9 @@ type Engine struct {
 	saved []byte
 	// hostDone are the settings of the host that are as they must be.
 	hostDone map[string]string
-	host     host
+	// hostChanged are those of them that somebody has changed since.
+	hostChanged map[string]bool
+	host        host
 
 	// others says that somebody else listens to events, by the last look. allEvents
 	// belongs to the write lock: whether rules and host were made for that.
@@ -133,7 +135,9 @@ type Engine struct {
 	allEvents bool
 	// watch belongs to the goroutine that looks after things, which stores
 	// warnings.
-	watch        watch
+	watch watch
+	// hostChanges counts changes of settings by others; it is watch's, too.
+	hostChanges  uint64
 	warnings     atomic.Pointer[[]string]
 	kernelQueues queueLister
 	// listeners counts the sockets of others that listen to events.
@@ -216,6 +220,7 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		writes:      make(chan struct{}, 1),
 		hostSysctls: make(map[string]savedSysctl),
 		hostDone:    make(map[string]string),
+		hostChanged: make(map[string]bool),
 		host:        procSys{o.Enter},
 		model:       newModel(m),
 		flows:       flowtable.New(random.Uint64()),

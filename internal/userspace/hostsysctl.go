@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,10 +48,11 @@ func (e *Engine) wantHost(st *state) map[string]string {
 }
 
 // noteHost notes what settings are before they are changed, and returns those
-// that must be. Each is looked at once.
+// that must be. Each is looked at once, and again when lookHost found it changed.
 func (e *Engine) noteHost(want map[string]string) (change map[string]string, err error) {
 	for name, value := range want {
-		if e.hostDone[name] == value {
+		done, known := e.hostDone[name]
+		if done == value && !e.hostChanged[name] {
 			continue
 		}
 		now, err := e.host.read(name)
@@ -63,11 +65,15 @@ func (e *Engine) noteHost(want map[string]string) (change map[string]string, err
 		}
 		if now == value {
 			e.hostDone[name] = value
+			delete(e.hostChanged, name)
 			continue
 		}
 		saved, ours := e.hostSysctls[name]
-		if !ours || saved.Set != now {
-			// What somebody wrote since the last time counts as theirs.
+		switch {
+		case known && !ours:
+			saved.Before = done // it was right as it was found
+		case !known && (!ours || saved.Set != now):
+			// What somebody wrote while no engine ran counts as theirs.
 			saved.Before = now
 		}
 		saved.Set = value
@@ -87,8 +93,51 @@ func (e *Engine) changeHost(change map[string]string) error {
 			return err
 		}
 		e.hostDone[name] = value
+		delete(e.hostChanged, name)
 	}
 	return nil
+}
+
+// lookHost finds settings that somebody changed after the engine had seen to
+// them, and has maintain write them again.
+func (e *Engine) lookHost(ctx context.Context) error {
+	if err := e.lockWrites(ctx); err != nil {
+		return err
+	}
+	defer e.unlockWrites()
+	for name, value := range e.hostDone {
+		if name == ctTimestamp && !e.timesSignals() || e.hostChanged[name] {
+			continue
+		}
+		now, err := e.host.read(name)
+		if name == ctTimestamp && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if now == value {
+			continue
+		}
+		e.log.Warn("somebody changed a setting of the host that the userspace engine needs: it is written again",
+			"sysctl", dotted(name), "value", value, "found", now)
+		e.hostChanged[name] = true
+		e.hostChanges++
+		e.repairs.Add(1)
+		e.stale = true
+	}
+	return nil
+}
+
+// timesSignals says whether a service needs the times of conntrack's events. The
+// write lock is held.
+func (e *Engine) timesSignals() bool {
+	for _, svc := range e.model.services {
+		if readsSignals(svc.Scheduler) {
+			return true
+		}
+	}
+	return false
 }
 
 // restoreHost takes back what changeHost set, unless somebody has set something
@@ -96,6 +145,7 @@ func (e *Engine) changeHost(change map[string]string) error {
 func (e *Engine) restoreHost() error {
 	var errs []error
 	clear(e.hostDone)
+	clear(e.hostChanged)
 	for name, saved := range e.hostSysctls {
 		now, err := e.host.read(name)
 		if err == nil && now == saved.Set {
@@ -141,9 +191,11 @@ func (p procSys) write(name, value string) error {
 }
 
 func hostError(name string, err error) error {
-	dotted := strings.ReplaceAll(name, "/", ".")
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("sysctl %s: is nf_conntrack loaded? %w", dotted, err)
+		return fmt.Errorf("sysctl %s: is nf_conntrack loaded? %w", dotted(name), err)
 	}
-	return fmt.Errorf("sysctl %s: %w", dotted, err)
+	return fmt.Errorf("sysctl %s: %w", dotted(name), err)
 }
+
+// dotted is a path below /proc/sys as people write it.
+func dotted(name string) string { return strings.ReplaceAll(name, "/", ".") }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/lbd-project/lbd/internal/nfqueue"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -79,5 +82,53 @@ func TestHostSettingsKept(t *testing.T) {
 	clear(g.engine.hostDone)
 	if err := g.engine.Apply(t.Context(), []ipvs.Op{addOp(web6)}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("want %v, got %v", fs.ErrNotExist, err)
+	}
+}
+
+// TestHostSettingsChanged has somebody change settings under the engine, one that
+// it had changed and one that was right: both are noticed and written again, and
+// Clear gives back what was there before lbd.
+func TestHostSettingsChanged(t *testing.T) {
+	g := newRig(t)
+	maps.Copy(g.host, fakeHost{ctEvents: "2", ctTimestamp: "0"})
+	g.host[ctAcct] = "1"
+	g.store.data = nil
+	g.start()
+	e := g.engine
+	e.kernelQueues = func() ([]nfqueue.KernelQueue, error) { return nil, nil }
+	care := func() {
+		t.Helper()
+		g.pass(time.Second)
+		if err := errors.Join(e.look(t.Context()), e.maintain(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	care()
+	if got := e.Warnings(); len(got) != 0 || e.Repairs() != 0 {
+		t.Errorf("before any change: want no warning, got %q, %d repairs", got, e.Repairs())
+	}
+	ours := maps.Clone(g.host)
+	maps.Copy(g.host, fakeHost{ctAcct: "0", ctEvents: "1"})
+	care()
+	if d := diff(ours, g.host); d != "" {
+		t.Errorf("after somebody's change (-want +got):\n%s", d)
+	}
+	if got := strings.Join(e.Warnings(), "; "); !strings.Contains(got, "nf_conntrack_acct") || !strings.Contains(got, "(2, the last 0s ago)") {
+		t.Errorf("want a warning of 2 changes, got %q", got)
+	}
+	for _, want := range []string{"sysctl=net.netfilter.nf_conntrack_acct value=1 found=0", "sysctl=net.netfilter.nf_conntrack_events value=0 found=1"} {
+		if !strings.Contains(g.log.String(), want) {
+			t.Errorf("log: want %q, got\n%s", want, g.log)
+		}
+	}
+	care()
+	if e.Repairs() != 2 {
+		t.Errorf("repairs: want 2, got %d", e.Repairs())
+	}
+	if err := e.Clear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := diff(fakeHost{ctEvents: "2", ctAcct: "1", ctTimestamp: "0"}, g.host); d != "" {
+		t.Errorf("given back (-want +got):\n%s", d)
 	}
 }
