@@ -244,13 +244,15 @@ func TestWarnings(t *testing.T) {
 	})
 }
 
-// To look at the host is to ask for the way to every address: a reload looks,
-// and time only where nobody has looked for long.
+// To look at the host is to ask for the way to every address: where that takes
+// long, a reload looks, and time only where nobody has looked for long.
 func TestAdviceIsRare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		r.host.lookTime = time.Second
 		p := r.startFile(writeFile(t, goodFile))
+		after(r.host.lookTime)
 		want := func(n int) {
 			t.Helper()
 			r.host.mu.Lock()
@@ -270,6 +272,24 @@ func TestAdviceIsRare(t *testing.T) {
 		want(2)
 		after(2 * time.Minute)
 		want(3)
+	})
+}
+
+// Where a look is quick, what somebody switches off is known soon.
+func TestAdviceIsSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.startFile(writeFile(t, goodFile))
+		after(time.Minute)
+		const odd = "forwarding is off"
+		r.host.mu.Lock()
+		r.host.warnings = []string{odd}
+		r.host.mu.Unlock()
+		after(10 * time.Second)
+		if st := p.mustStatus(); !slices.Contains(st.Warnings, odd) {
+			t.Errorf("10s later: want the warning, got %v", st.Warnings)
+		}
 	})
 }
 

@@ -23,9 +23,15 @@ const probeMark = 0x6c62643f
 // modprobe for each that it does not have, and the owner waits for it.
 const maxSchedulers = 32
 
-// adviceInterval is the longest time between two looks at the host. One asks the
-// kernel for the way to each address.
-const adviceInterval = 10 * time.Minute
+// The time between two looks at the host is adviceInterval: what somebody switches
+// off under a running lbd is to be seen soon. A look asks the kernel for the way to
+// each address, so that where one takes long it is adviceShare times as long as
+// that, and maxAdviceInterval at most.
+const (
+	adviceInterval    = 10 * time.Second
+	adviceShare       = 1000
+	maxAdviceInterval = 10 * time.Minute
+)
 
 // adviser looks, now and then, for what on the host would keep the services from
 // working well. It is no business of the owner: nothing in the table depends on
@@ -37,6 +43,7 @@ type adviser struct {
 	// mu admits one look at a time.
 	mu       sync.Mutex
 	looked   time.Time
+	took     time.Duration
 	warnings atomic.Pointer[[]string]
 }
 
@@ -45,6 +52,7 @@ type adviser struct {
 func (a *adviser) look(c *config.Config) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	start := time.Now()
 	old, now := a.last(), a.host.Warnings(c)
 	for _, w := range now {
 		if !slices.Contains(old, w) {
@@ -53,6 +61,7 @@ func (a *adviser) look(c *config.Config) []string {
 	}
 	a.warnings.Store(&now)
 	a.looked = time.Now()
+	a.took = a.looked.Sub(start)
 	return now
 }
 
@@ -60,7 +69,7 @@ func (a *adviser) look(c *config.Config) []string {
 func (a *adviser) due() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return time.Until(a.looked.Add(adviceInterval))
+	return time.Until(a.looked.Add(min(max(adviceInterval, adviceShare*a.took), maxAdviceInterval)))
 }
 
 // last returns what the last look found.
@@ -71,7 +80,7 @@ func (a *adviser) last() []string {
 	return nil
 }
 
-// runAdvice looks when nobody has for an adviceInterval, until ctx is done; a
+// runAdvice looks when nobody has for as long as it must, until ctx is done; a
 // reload looks, too.
 func (d *Daemon) runAdvice(ctx context.Context) error {
 	timer := time.NewTimer(0)

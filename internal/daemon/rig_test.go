@@ -305,6 +305,8 @@ type fakeHost struct {
 	addresses map[VIP]bool
 	warnings  []string
 	looks     int // calls of Warnings
+	// lookTime is how long one takes; set before the start.
+	lookTime time.Duration
 	// addErr fails AddVIPs.
 	addErr error
 	// writes counts.
@@ -384,6 +386,7 @@ func (h *fakeHost) RemoveVIPs(dev string, vips []netip.Addr) (removed []netip.Ad
 func (h *fakeHost) Conntrack() (count, limit int, err error) { return 50, 200, nil }
 
 func (h *fakeHost) Warnings(*config.Config) []string {
+	time.Sleep(h.lookTime)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.looks++
