@@ -12,6 +12,7 @@ import (
 
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/netnstest"
+	"github.com/lbd-project/lbd/internal/userspace"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -44,5 +45,49 @@ func TestNetnsClear(t *testing.T) {
 	}
 	if got := fmt.Sprint(ns.Addrs("lo")); strings.Contains(got, "192.0.2.1") {
 		t.Errorf("addresses: want no VIP, got %s", got)
+	}
+}
+
+// The userspace engine is cleared where state.json was lost, by its own file or
+// its rules alone.
+func TestNetnsClearForgotten(t *testing.T) {
+	netnstest.Require(t, "netns")
+	for _, keep := range []bool{true, false} {
+		t.Run(fmt.Sprintf("engine file kept: %v", keep), func(t *testing.T) {
+			ns, dir := netnstest.New(t), t.TempDir()
+			const acct = "net.netfilter.nf_conntrack_acct"
+			ns.SetSysctl(acct, "0")
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			s, err := memory.Open(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := userspace.Open(t.Context(), userspace.Options{NetNS: ns.FD(), Enter: ns.Do, QueueBase: 100, Store: s.EngineFile()})
+			if err != nil {
+				t.Fatal(errors.Join(err, s.Close()))
+			}
+			svc := ipvs.Service{ServiceKey: key(vip), Scheduler: "rr"}
+			err = e.Apply(t.Context(), []ipvs.Op{{Kind: ipvs.OpAddService, Service: svc}})
+			if err == nil && !keep {
+				err = s.EngineFile().Save(nil)
+			}
+			if err := errors.Join(err, e.Close(), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"cleared a userspace engine", "nothing to clear"} {
+				var log strings.Builder
+				err := ns.Do(func() error {
+					return Clear(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
+				})
+				if err != nil || !strings.Contains(log.String(), want) {
+					t.Errorf("want %q in the log, got %v,\n%s", want, err, &log)
+				}
+			}
+			if got := ns.Sysctl(acct); keep && got != "0" {
+				t.Errorf("%s: want the old 0, got %s", acct, got)
+			}
+		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/internal/sysnet"
+	"github.com/lbd-project/lbd/internal/userspace"
 	"github.com/lbd-project/lbd/internal/version"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -141,8 +142,7 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 	}
 	o := &owner{log: log, store: store, reconciler: &reconcile.Reconciler{Logger: log}}
 	if o.mem, _ = recall(mem, time.Now()); o.mem.empty() {
-		log.Info("nothing to clear", "run_dir", runDir)
-		return nil
+		return clearForgotten(ctx, runDir, store, log)
 	}
 	ns, err := sysnet.OpenNamespace(o.mem.netns)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,6 +170,22 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 		o.engine, o.host, o.clearEngine = m.engine, m.host, m.clear
 	}
 	return o.clear(ctx)
+}
+
+// clearForgotten clears where the memory has nothing. The userspace engine has a
+// file of its own and rules of a fixed name, which are there still when the memory
+// is lost; in which namespace is lost with it, so that lbd's own is searched.
+func clearForgotten(ctx context.Context, runDir string, store *memory.Store, log *slog.Logger) error {
+	found, err := userspace.ClearLeft(ctx, userspace.Options{Store: store.EngineFile(), Logger: log})
+	switch {
+	case err != nil:
+		return fmt.Errorf("clear what the memory does not tell of: %w", err)
+	case found:
+		log.Warn("cleared a userspace engine that the memory did not tell of: addresses on a VIP interface may be left", "run_dir", runDir)
+	default:
+		log.Info("nothing to clear", "run_dir", runDir)
+	}
+	return nil
 }
 
 // absent is an engine that is not there.

@@ -16,13 +16,8 @@ import (
 // it in the engine.
 func (e *Engine) load(s *stored) error {
 	// First, since these are to be given back whatever becomes of the rest.
-	for name, saved := range s.HostSysctls {
-		for _, v := range []string{saved.Before, saved.Set} {
-			if _, err := strconv.ParseUint(v, 10, 8); err != nil {
-				return fmt.Errorf("host setting %s: %w", name, err)
-			}
-		}
-		e.hostSysctls[name] = savedSysctl(saved)
+	if err := e.loadHost(s); err != nil {
+		return err
 	}
 	if s.MarkMask != e.marks.mask {
 		return fmt.Errorf("%w %#08x", errOtherMask, s.MarkMask)
@@ -49,6 +44,19 @@ func (e *Engine) load(s *stored) error {
 		}
 	}
 	e.model.noteKinds()
+	return nil
+}
+
+// loadHost takes in what settings of the host were before lbd.
+func (e *Engine) loadHost(s *stored) error {
+	for name, saved := range s.HostSysctls {
+		for _, v := range []string{saved.Before, saved.Set} {
+			if _, err := strconv.ParseUint(v, 10, 8); err != nil {
+				return fmt.Errorf("host setting %s: %w", name, err)
+			}
+		}
+		e.hostSysctls[name] = savedSysctl(saved)
+	}
 	return nil
 }
 
