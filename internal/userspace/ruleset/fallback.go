@@ -47,6 +47,13 @@ func (t *table) serviceChains(s *Service) []chain {
 			&expr.Numgen{Register: reg1, Type: unix.NFT_NG_RANDOM, Modulus: regionSize, Offset: t.regions[s.ID]},
 			setMeta(expr.MetaKeyPRIORITY, reg1),
 		}, jump(chainDraw))
+		// meta mark & MASK == 0 drop
+		//
+		// While elements of a map of intervals are written, Linux 6.1 at least does
+		// not find those beside (nft_set_rbtree.c): the nearest element below is one
+		// that is not there yet, and the search ends with it. The client sends its
+		// packet again. If it went on it would come to this host, which refuses it.
+		add(unmarked, exprs{&expr.Verdict{Kind: expr.VerdictDrop}})
 	}
 	if s.Persistent {
 		// meta priority set ID goto learn-NETMASK-TIMEOUT
