@@ -98,6 +98,11 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 		if ev.Orig.Protocol == uint8(ipvs.SCTP) && ev.SCTPState == 0 {
 			st = f.State // an event of something else does not tell
 		}
+		if f.State == sched.Inactive && st == sched.Active && ev.Orig.Protocol == uint8(ipvs.TCP) {
+			// A closed connection does not open again: conntrack goes on with the
+			// entry for the next one from the client's port.
+			e.countConnection(s.service, s)
+		}
 		e.move(f, s, st)
 	}
 	if made && e.starting {

@@ -46,6 +46,28 @@ func TestEventsTwice(t *testing.T) {
 	g.counts(web.ServiceKey, map[string]string{one: "0/0/0", two: "1/0/0"})
 }
 
+// TestEventActiveAgain lets conntrack go on with the entry of a closed connection
+// for the next one of the client's port, which never comes to the queue.
+func TestEventActiveAgain(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	g.connect(tu, 1)
+	mark := g.engine.marks.of(g.engine.model.services[web.ServiceKey].index[netip.MustParseAddrPort(one)].id)
+	g.kernel.begin(tu, mark, false)
+	g.kernel.close(tu)
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
+	en := g.kernel.entries[tu]
+	en.Mark &^= testInactive
+	g.kernel.send(conntrack.Update, en)
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "1/0/0"})
+	if n := g.engine.model.services[web.ServiceKey].traffic.now.connections; n != 2 {
+		t.Errorf("connections: want 2, got %d", n)
+	}
+}
+
 // TestSCTPStates counts an association as active while it is established; an
 // event that does not tell its state changes nothing.
 func TestSCTPStates(t *testing.T) {

@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/packet"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -53,6 +56,56 @@ func TestNetnsInactive(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNetnsActiveAgain sees the bit cleared by the SYN of the next connection
+// from the client's port, where connection tracking keeps the entry.
+func TestNetnsActiveAgain(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(bothVersions())
+	inactive := l.rules.opts.Inactive()
+	c, _ := l.dial("tcp", "192.0.2.1:80")
+	e := l.flowOf(c.LocalAddr(), every)
+	nft(t, l.rules, fmt.Sprintf(`table ip other { chain c { type filter hook prerouting priority -199; ct mark set ct mark or %d; }; }`, inactive))
+	c.Write([]byte("more"))
+	if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	l.flowOf(c.LocalAddr(), func(now *conntrack.Event) bool { return now.Mark == e.Mark|inactive })
+	// Nobody answers the SYN, so that it is the last packet.
+	nft(t, l.rules, `flush table ip other; table ip other { chain f { type filter hook forward priority 0; drop; }; }`)
+	syn := synOf(&e.Orig)
+	err := l.client.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, syn, 0, &unix.SockaddrInet4{Addr: e.Orig.Dst().As4()})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.flowOf(c.LocalAddr(), func(now *conntrack.Event) bool { return now.ID == e.ID && now.Mark == e.Mark })
+}
+
+// synOf returns the segment that begins an IPv4 flow.
+func synOf(tu *flow.Tuple) []byte {
+	b := binary.BigEndian.AppendUint16(nil, tu.SrcPort)
+	b = binary.BigEndian.AppendUint16(b, tu.DstPort)
+	b = append(b, 0, 0, 0, 1, 0, 0, 0, 0, 5<<4, tcpSYN, 0xff, 0xff, 0, 0, 0, 0)
+	src, dst := tu.Src().As4(), tu.Dst().As4()
+	sum := uint32(unix.IPPROTO_TCP) + uint32(len(b))
+	for _, part := range [][]byte{src[:], dst[:], b} {
+		for i := 0; i < len(part); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(part[i:]))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(b[16:], ^uint16(sum))
+	return b
 }
 
 // TestNetnsInactiveByServer has the server close: its answers leave by the output

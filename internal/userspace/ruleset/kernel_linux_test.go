@@ -32,6 +32,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"ForeignFlows", TestNetnsForeignFlows},
 		{"ForeignMarks", TestNetnsForeignMarks},
 		{"Gone", TestNetnsGone},
+		{"ActiveAgain", TestNetnsActiveAgain},
 		{"Inactive", TestNetnsInactive},
 		{"InactiveByServer", TestNetnsInactiveByServer},
 		{"Intact", TestNetnsIntact},

@@ -33,10 +33,18 @@ func (t *table) settleRules(s *shape) []exprs {
 	return append(rules,
 		// meta l4proto != tcp return
 		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictReturn)),
-		// tcp flags & (fin|rst) == 0 return
-		rule(tcpFlags(tcpFIN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictReturn)),
+		// tcp flags & (fin|syn|rst) == 0 return
+		rule(tcpFlags(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictReturn)),
 		// ct mark & MASK == 0 return
 		rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictReturn)),
+		// tcp flags & (fin|syn|rst|ack) == syn ct direction original ct mark & INACTIVE != 0 ct mark set ct mark & ~INACTIVE
+		//
+		// Where a client's port is used again and the last packet of the reset
+		// connection was no RST, connection tracking goes on with the old entry.
+		rule(tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpEq, tcpSYN), original(),
+			ctHas(expr.CtKeyMARK, inactive), orCTMark(^inactive, 0)),
+		// tcp flags & (fin|rst) == 0 return
+		rule(tcpFlags(tcpFIN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictReturn)),
 		// tcp flags rst ct direction original ct status & assured == 0 return
 		//
 		// A client's RST before the connection is established changes nothing
