@@ -15,7 +15,7 @@ import (
 )
 
 // testTools are what kernel tests may call.
-var testTools = []string{"conntrack", "ip", "ipvsadm", "nft"}
+var testTools = []string{"busybox", "conntrack", "ip", "ipvsadm", "nft"}
 
 // requireTiers turns the tests' skips into failures (package netnstest).
 const requireTiers = "LBD_TEST_REQUIRE=ipvs,netns,nfqueue"
