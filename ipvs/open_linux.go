@@ -2,6 +2,8 @@ package ipvs
 
 import (
 	"context"
+
+	"github.com/lbd-project/lbd/internal/netns"
 )
 
 // Open returns a client of the IPVS table. It fails with ErrNotAvailable if the
@@ -12,11 +14,11 @@ func Open(opts ...Option) (*Client, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	ns, err := openNetNS(o.netns)
+	ns, err := netns.Open(o.netns)
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}
-	c := newClient(func() (*link, error) { return dialIn(ns) }, ns)
+	c := newClient(func() (*link, error) { return dialIn(ns) }, netNS{ns})
 	if err := c.run(context.Background(), func() error { return nil }); err != nil {
 		c.Close()
 		return nil, &Error{Op: "open", Err: err}
@@ -24,8 +26,8 @@ func Open(opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-func dialIn(ns *netNS) (l *link, err error) {
-	err = ns.do(func() error {
+func dialIn(ns *netns.NS) (l *link, err error) {
+	err = ns.Do(func() error {
 		l, err = dial()
 		return err
 	})

@@ -18,6 +18,7 @@ const module = "github.com/lbd-project/lbd/"
 var layers = map[string]int{
 	"internal/version": 0,
 	"internal/flow":    0,
+	"internal/netns":   0,
 
 	"ipvs":               1,
 	"healthcheck":        1,

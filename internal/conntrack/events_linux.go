@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/internal/netns"
 )
 
 // Groups are multicast groups of events.
@@ -79,13 +81,8 @@ func OpenEvents(c EventConfig) (*Events, error) {
 	if c.ReadBuffer == 0 {
 		c.ReadBuffer = DefaultReadBuffer
 	}
-	ns, err := openNetNS(c.NetNS)
-	if err != nil {
-		return nil, wrap("open events", err)
-	}
-	defer ns.close()
 	e := &Events{fd: -1}
-	err = ns.do(func() error {
+	err := netns.In(c.NetNS, func() error {
 		if err := loadModule(); err != nil {
 			return err
 		}

@@ -4,28 +4,25 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"github.com/lbd-project/lbd/internal/netns"
 )
 
 // Listeners returns how many sockets of other programs in the network namespace
-// netns (negative: the calling thread's) are in a group of conntrack events, as
+// fd (negative: the calling thread's) are in a group of conntrack events, as
 // conntrackd and "conntrack -E" are. They would miss events of flows if
 // net.netfilter.nf_conntrack_events were 0.
-func Listeners(netns int) (int, error) {
-	n, err := listeners(netns)
+func Listeners(fd int) (int, error) {
+	n, err := listeners(fd)
 	if err != nil {
 		return 0, fmt.Errorf("conntrack: find listeners: %w", err)
 	}
 	return n, nil
 }
 
-func listeners(netns int) (int, error) {
-	ns, err := openNetNS(netns)
-	if err != nil {
-		return 0, err
-	}
-	defer ns.close()
+func listeners(fd int) (int, error) {
 	var inodes []uint64
-	err = ns.do(func() error {
+	err := netns.In(fd, func() error {
 		// The thread's own directory; /proc/net shows the main thread's namespace.
 		f, err := os.Open("/proc/thread-self/net/netlink")
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/flow"
+	"github.com/lbd-project/lbd/internal/netns"
 )
 
 // idleSockets is how many sockets a Table keeps between calls.
@@ -17,24 +18,24 @@ const idleSockets = 2
 // Table reads and changes the conntrack table of one network namespace. It is
 // safe for concurrent use; calls do not wait for each other.
 type Table struct {
-	ns *netNS
+	ns *netns.NS
 
 	mu     sync.Mutex
 	idle   []*socket
 	closed bool
 }
 
-// OpenTable opens the table of the network namespace netns (a file descriptor,
+// OpenTable opens the table of the network namespace fd (a file descriptor,
 // which is not kept), or of the calling thread's if it is negative.
-func OpenTable(netns int) (*Table, error) {
-	ns, err := openNetNS(netns)
+func OpenTable(fd int) (*Table, error) {
+	ns, err := netns.Open(fd)
 	if err != nil {
 		return nil, wrap("open table", err)
 	}
 	t := &Table{ns: ns}
 	s, err := t.take()
 	if err != nil {
-		ns.close()
+		ns.Close()
 		return nil, wrap("open table", err)
 	}
 	t.give(s)
@@ -53,7 +54,7 @@ func (t *Table) Close() error {
 		return nil
 	}
 	t.closed = true
-	return t.ns.close()
+	return t.ns.Close()
 }
 
 // take returns a socket that nobody else uses.
@@ -67,7 +68,7 @@ func (t *Table) take() (*socket, error) {
 	}
 	t.mu.Unlock()
 	var s *socket
-	err := t.ns.do(func() (err error) {
+	err := t.ns.Do(func() (err error) {
 		s, err = openSocket()
 		return err
 	})

@@ -3,13 +3,15 @@ package nfqueue
 import (
 	"fmt"
 	"os"
+
+	"github.com/lbd-project/lbd/internal/netns"
 )
 
 // Kernel returns the queues of a network namespace that somebody has bound, in
-// the kernel's order. netns is a descriptor of it; below 0 is the caller's own.
-func Kernel(netns int) ([]KernelQueue, error) {
+// the kernel's order. fd is a descriptor of it; below 0 is the caller's own.
+func Kernel(fd int) ([]KernelQueue, error) {
 	var queues []KernelQueue
-	err := inNetNS(netns, func() error {
+	err := netns.In(fd, func() error {
 		// /proc/net would be the main thread's namespace.
 		f, err := os.Open("/proc/thread-self/net/netfilter/nfnetlink_queue")
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/internal/netns"
 )
 
 // Queue is a bound queue.
@@ -39,7 +41,7 @@ func Open(c Config) (*Queue, error) {
 		bufferSize: messageRoom + int(c.CopyRange),
 		log:        c.Logger.With("queue", c.Number),
 	}
-	err := inNetNS(c.NetNS, func() (err error) {
+	err := netns.In(c.NetNS, func() (err error) {
 		q.fd, err = openSocket(c.ReadBuffer)
 		return err
 	})

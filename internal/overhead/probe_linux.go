@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/netns"
 	"github.com/lbd-project/lbd/ipvs"
 	"github.com/lbd-project/lbd/sched"
 )
@@ -34,7 +35,7 @@ func Probe(ctx context.Context) (sched.Overhead, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var o sched.Overhead
-	err := inNewNamespace(func() (err error) {
+	err := netns.Fresh(func() (err error) {
 		o, err = probe(ctx)
 		return err
 	})

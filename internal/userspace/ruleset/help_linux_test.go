@@ -4,30 +4,23 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/lbd-project/lbd/internal/netns"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
-// inNamespace runs a command in a network namespace. Its thread is thrown away.
+// inNamespace runs a command in a network namespace.
 func inNamespace(fd int, cmd *exec.Cmd) (string, error) {
 	var out []byte
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := unix.Setns(fd, unix.CLONE_NEWNET)
-		if err == nil {
-			out, err = cmd.CombinedOutput()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
+	err := netns.In(fd, func() (err error) {
+		out, err = cmd.CombinedOutput()
+		return err
+	})
+	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return string(out), nil

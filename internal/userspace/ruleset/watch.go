@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lbd-project/lbd/internal/sysnet"
+	"github.com/lbd-project/lbd/internal/netns"
 )
 
 // watch reads what the nftables library has no call for: the generation of the
@@ -39,21 +39,15 @@ func openWatch(netns int) (*watch, error) {
 
 // openSocket opens a netlink socket in the namespace of a descriptor, or in the
 // thread's where that is 0 or less.
-func openSocket(netns int) (fd int, err error) {
-	open := func() error {
+func openSocket(ns int) (fd int, err error) {
+	if ns <= 0 {
+		ns = -1
+	}
+	fd = -1
+	err = netns.In(ns, func() error {
 		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 		return os.NewSyscallError("socket", err)
-	}
-	if netns <= 0 {
-		err = open()
-		return fd, err
-	}
-	ns, err := sysnet.OpenNamespace(fmt.Sprintf("/proc/self/fd/%d", netns))
-	if err != nil {
-		return -1, err
-	}
-	defer ns.Close()
-	err = ns.Do(open)
+	})
 	return fd, err
 }
 

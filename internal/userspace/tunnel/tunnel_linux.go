@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/lbd-project/lbd/internal/sysnet"
+	"github.com/lbd-project/lbd/internal/netns"
 )
 
 // Gateway is the address to send packets to that shall be wrapped. Both are set
@@ -35,8 +35,7 @@ type End struct {
 // Tunnels are the tunnels of one network namespace. Its methods must not run at
 // the same time.
 type Tunnels struct {
-	do      func(func() error) error
-	close   func() error
+	ns      *netns.NS
 	ends    *ebpf.Map
 	program *ebpf.Program
 	set     map[End]way
@@ -53,25 +52,21 @@ type way struct {
 // Open loads the program for the namespace of a descriptor, or for the thread's
 // own where that is 0 or less. mask is the part of marks that names ends. No
 // route is made yet.
-func Open(netns int, mask uint32) (*Tunnels, error) {
-	t := &Tunnels{set: make(map[End]way), do: func(fn func() error) error { return fn() }, close: func() error { return nil }}
-	var err error
-	if t.ends, t.program, err = load(mask); err != nil {
+func Open(fd int, mask uint32) (*Tunnels, error) {
+	ns, err := netns.Open(own(fd))
+	if err != nil {
 		return nil, err
 	}
-	if netns > 0 {
-		ns, err := sysnet.OpenNamespace(fmt.Sprintf("/proc/self/fd/%d", netns))
-		if err != nil {
-			return nil, errors.Join(err, t.Close())
-		}
-		t.do, t.close = ns.Do, ns.Close
+	t := &Tunnels{ns: ns, set: make(map[End]way)}
+	if t.ends, t.program, err = load(mask); err != nil {
+		return nil, errors.Join(err, ns.Close())
 	}
 	return t, nil
 }
 
 // Close forgets the tunnels; those that are set stay in the kernel.
 func (t *Tunnels) Close() error {
-	return errors.Join(t.ends.Close(), t.program.Close(), t.close())
+	return errors.Join(t.ends.Close(), t.program.Close(), t.ns.Close())
 }
 
 // Unreachable is an end that the host has no route to.
@@ -83,7 +78,7 @@ type Unreachable struct {
 // Set makes the ends those of list, and the routes that lead into them. Packets
 // for an end that cannot be reached are dropped.
 func (t *Tunnels) Set(list []End) (unreachable []Unreachable, err error) {
-	err = t.do(func() error {
+	err = t.ns.Do(func() error {
 		unreachable, err = t.update(list)
 		return err
 	})
@@ -164,23 +159,23 @@ func find(to netip.Addr) (w way, err error) {
 }
 
 // Remove deletes the routes of a namespace, whoever made them.
-func Remove(netns int) error {
-	remove := func() error {
+func Remove(fd int) error {
+	return netns.In(own(fd), func() error {
 		err := errors.Join(deleteRoute(Gateway(false)), deleteRoute(Gateway(true)))
 		if errors.Is(err, syscall.EAFNOSUPPORT) {
 			return nil
 		}
 		return err
+	})
+}
+
+// own turns the descriptors that mean the thread's own namespace here into those
+// that do so for package netns.
+func own(fd int) int {
+	if fd <= 0 {
+		return -1
 	}
-	if netns <= 0 {
-		return remove()
-	}
-	ns, err := sysnet.OpenNamespace(fmt.Sprintf("/proc/self/fd/%d", netns))
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	return ns.Do(remove)
+	return fd
 }
 
 // Probe says whether the host can have tunnels, by making one in a namespace that
@@ -193,5 +188,5 @@ func Probe() error {
 	defer ends.Close()
 	defer program.Close()
 	const lo = 1
-	return inFreshNamespace(func() error { return setRoute(Gateway(false), lo, program.FD(), 1280) })
+	return netns.Fresh(func() error { return setRoute(Gateway(false), lo, program.FD(), 1280) })
 }
