@@ -167,12 +167,15 @@ func (t *table) foreignMark() exprs {
 }
 
 // queue is the statement that queues: balanced by the flow's addresses, so that a
-// retransmission meets the same reader as its original.
+// retransmission meets the same reader as its original, or by the processor.
 func (t *table) queue() exprs {
 	if t.able.NativeQueue {
 		q := &expr.Queue{Num: t.opts.Queue, Total: t.opts.Queues}
 		if t.opts.FailOpen {
-			q.Flag = expr.QueueFlagBypass
+			q.Flag |= expr.QueueFlagBypass
+		}
+		if t.opts.Fanout {
+			q.Flag |= expr.QueueFlagFanout
 		}
 		return exprs{q}
 	}

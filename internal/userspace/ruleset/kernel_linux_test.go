@@ -28,6 +28,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"FailClosed", TestNetnsFailClosed},
 		{"FailedApply", TestNetnsFailedApply},
 		{"Fallback", TestNetnsFallback},
+		{"Fanout", TestNetnsFanout},
 		{"Flows", TestNetnsFlows},
 		{"ForeignFlows", TestNetnsForeignFlows},
 		{"ForeignMarks", TestNetnsForeignMarks},

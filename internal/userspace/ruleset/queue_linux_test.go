@@ -2,8 +2,12 @@ package ruleset
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/nfqueue"
 	"github.com/lbd-project/lbd/internal/packet"
@@ -26,8 +30,13 @@ func (d *daemon) packets() []packet.Info {
 // a packet, zero for none.
 func (l *lab) serve(pick func(packet.Info) uint32) *daemon {
 	l.t.Helper()
+	return l.serveQueue(l.rules.opts.Queue, pick)
+}
+
+func (l *lab) serveQueue(number uint16, pick func(packet.Info) uint32) *daemon {
+	l.t.Helper()
 	d := &daemon{}
-	q, err := nfqueue.Open(nfqueue.Config{Number: l.rules.opts.Queue, NetNS: l.lb.FD(), FailOpen: true})
+	q, err := nfqueue.Open(nfqueue.Config{Number: number, NetNS: l.lb.FD(), FailOpen: true})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -98,4 +107,60 @@ func TestNetnsQueue(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNetnsFanout sends flows from each processor: with Fanout they come to its
+// queue, without it to any.
+func TestNetnsFanout(t *testing.T) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		t.Fatal(err)
+	}
+	for _, fanout := range []bool{true, false} {
+		l := newLab(t, Options{FailOpen: true, Queues: 2, Fanout: fanout})
+		l.apply(bothVersions())
+		daemons := []*daemon{l.serveQueue(7, to(0)), l.serveQueue(8, to(0))}
+		astray := 0
+		for cpu := range 2 {
+			if !allowed.IsSet(cpu) {
+				continue
+			}
+			before := len(daemons[cpu].packets())
+			const flows = 12
+			for range flows {
+				c, err := l.client.DialContext(t.Context(), "udp", addresses[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.SetDeadline(time.Now().Add(waitTime))
+				if err := onProcessor(cpu, func() error { _, err := c.Write([]byte("?")); return err }); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Read(make([]byte, 1)); err != nil {
+					t.Fatal(err)
+				}
+				c.Close()
+			}
+			astray += flows - (len(daemons[cpu].packets()) - before)
+		}
+		if (astray == 0) != fanout {
+			t.Errorf("fanout %v: %d flows in the other processor's queue", fanout, astray)
+		}
+	}
+}
+
+// onProcessor runs fn on one processor.
+func onProcessor(cpu int, fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends
+		var one unix.CPUSet
+		one.Set(cpu)
+		err := unix.SchedSetaffinity(0, &one)
+		if err == nil {
+			err = fn()
+		}
+		done <- err
+	}()
+	return <-done
 }

@@ -38,6 +38,9 @@ type Options struct {
 	// FailOpen lets new flows be balanced by weight alone where the queue is
 	// full or nobody reads it; otherwise they are dropped.
 	FailOpen bool
+	// Fanout spreads packets over the queues by the processor that handles them,
+	// modulo Queues, instead of by their flow.
+	Fanout bool
 	// Logger takes what a person should know; nil discards.
 	Logger *slog.Logger
 }

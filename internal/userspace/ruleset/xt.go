@@ -11,10 +11,13 @@ import (
 // without the expression "queue". The nft command prints it as "queue", but such
 // a listing does not load there.
 func xtQueue(o *Options) expr.Any {
-	const bypass = 1 // NFQ_FLAG_BYPASS
+	const bypass, fanout = 1, 2 // NFQ_FLAG_BYPASS, NFQ_FLAG_CPU_FANOUT
 	var flags uint16
 	if o.FailOpen {
-		flags = bypass
+		flags |= bypass
+	}
+	if o.Fanout {
+		flags |= fanout
 	}
 	var info []byte
 	for _, v := range []uint16{o.Queue, o.Queues, flags, 0} {
