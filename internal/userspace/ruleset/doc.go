@@ -8,7 +8,8 @@
 // Tables "ip lbd" and "ip6 lbd" hold everything; no other table is read or
 // written. Marks of other programs survive, in packets and in connections: lbd
 // owns the bits of Options.Mask, and those of Options.StateMask in connection
-// marks alone. Nothing here reads queues or counts connections.
+// marks alone. Nothing here reads queues or counts
+// connections, but the rules count those that close, which Rules.Closed reads.
 //
 // Base chains are never deleted while packets may be queued, since the kernel
 // then drops every queued packet of the namespace. All changes are edits in

@@ -69,6 +69,7 @@ func (t *table) serverElements(s Server, yield func(set string, e element)) {
 		yield(setTunnels, element{key: mark})
 		return
 	}
+	yield(setClosing, element{key: mark})
 	if s.Address.Port() == 0 {
 		yield(mapAnyPortServer, element{key: mark, value: string(addr.AsSlice())})
 		yield(setAnyPortSource, element{key: string(addr.AsSlice())})

@@ -50,10 +50,12 @@ func (t *table) settleRules(s *shape) []exprs {
 		// A client's RST before the connection is established changes nothing
 		// in IPVS.
 		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), original(), ctIs(expr.CtKeySTATUS, ctAssured, 0), verdict(expr.VerdictReturn)),
-		// ct mark & INACTIVE == 0 ct mark set ct mark | INACTIVE
+		// ct mark & INACTIVE == 0 ct mark set ct mark | INACTIVE ct mark & MASK @closing
 		//
-		// One event a flow: the connection is inactive from here on.
-		rule(ctIs(expr.CtKeyMARK, inactive, 0), orCTMark(^uint32(0), inactive)),
+		// Once a flow: the connection is inactive from here on, which makes an event
+		// and which the element counts.
+		rule(ctIs(expr.CtKeyMARK, inactive, 0), orCTMark(^uint32(0), inactive),
+			exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setClosing)),
 	)
 }
 

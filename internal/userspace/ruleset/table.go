@@ -22,6 +22,7 @@ const (
 	setAnyPortSource = "answers_any"   // address
 	setDead          = "dead"          // mark
 	setSignals       = "signals"       // mark
+	setClosing       = "closing"       // mark; each element counts connections that close
 	mapShares        = "shares"        // interval : mark
 	mapTemplates     = "templates"     // service . client : mark, with timeouts
 	maxTemplates     = 1 << 20         // elements of mapTemplates
@@ -97,6 +98,8 @@ func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
 	t.addSet(setAnyPortSource, nil, t.addr)
 	t.addSet(setDead, nil, mark)
 	t.addSet(setSignals, nil, mark)
+	t.addSet(setClosing, nil, mark)
+	t.sets[setClosing].Counter = true
 	t.addSet(mapShares, concat(mark), nftables.TypeInteger)
 	t.sets[mapShares].Interval = true
 	t.addSet(mapTemplates, concat(mark), mark, t.addr)

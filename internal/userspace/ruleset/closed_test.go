@@ -1,0 +1,123 @@
+package ruleset
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+type closedCount struct {
+	Mark uint32
+	N    uint64
+}
+
+// nested is an attribute of attributes.
+func nested(kind uint16, parts ...[]byte) []byte {
+	return appendAttribute(nil, kind|unix.NLA_F_NESTED, slices.Concat(parts...))
+}
+
+// countedElement is an element as the kernel sends it.
+func countedElement(v closedCount) []byte {
+	return nested(unix.NFTA_LIST_ELEM,
+		nested(unix.NFTA_SET_ELEM_KEY, appendAttribute(nil, unix.NFTA_DATA_VALUE, u32(v.Mark))),
+		nested(unix.NFTA_SET_ELEM_EXPR,
+			appendAttribute(nil, unix.NFTA_EXPR_NAME, []byte("counter\x00")),
+			nested(unix.NFTA_EXPR_DATA,
+				appendAttribute(nil, unix.NFTA_COUNTER_BYTES, binary.BigEndian.AppendUint64(nil, 40*v.N)),
+				appendAttribute(nil, unix.NFTA_COUNTER_PACKETS, binary.BigEndian.AppendUint64(nil, v.N)))))
+}
+
+func message(kind uint16, seq uint32, body []byte) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(headerLen+len(body)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(b, 0, 0)
+	b = binary.NativeEndian.AppendUint32(b, seq)
+	return padded(append(append(b, 0, 0, 0, 0), body...))
+}
+
+const newElements = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWSETELEM
+
+func countedMessage(seq uint32, list ...closedCount) []byte {
+	var elements []byte
+	for _, v := range list {
+		elements = append(elements, countedElement(v)...)
+	}
+	return message(newElements, seq, slices.Concat(make([]byte, genmsgLen),
+		appendAttribute(nil, unix.NFTA_SET_ELEM_LIST_TABLE, []byte("lbd\x00")),
+		nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements)))
+}
+
+func newCounts() *closeCounts {
+	o, err := Options{}.withDefaults()
+	if err != nil {
+		panic(err)
+	}
+	return &closeCounts{opts: &o, seq: 7}
+}
+
+// TestClosedMessages reads answers of all kinds.
+func TestClosedMessages(t *testing.T) {
+	done := message(unix.NLMSG_DONE, 7, make([]byte, 4))
+	failed := func(e unix.Errno) []byte { return message(unix.NLMSG_ERROR, 7, u32(uint32(-int32(e)))) }
+	one, two := closedCount{mark1, 5}, closedCount{mark2, 1 << 40}
+	full := countedMessage(7, one, two)
+	for _, test := range []struct {
+		name string
+		b    []byte
+		want []closedCount
+		done bool
+		err  error
+	}{
+		{"nothing", nil, nil, false, nil},
+		{"two", full, []closedCount{one, two}, false, nil},
+		{"two messages", slices.Concat(countedMessage(7, one), countedMessage(7, two), done), []closedCount{one, two}, true, nil},
+		{"of an earlier request", slices.Concat(countedMessage(6, one), message(unix.NLMSG_DONE, 6, nil)), nil, false, nil},
+		{"no set", failed(unix.ENOENT), nil, true, nil},
+		{"busy", failed(unix.EBUSY), nil, false, unix.EBUSY},
+		{"not a real server's", countedMessage(7, closedCount{0, 1}, closedCount{DefaultMask, 1}, closedCount{1, 1}, one), []closedCount{one}, false, nil},
+		{"without a counter", message(newElements, 7, slices.Concat(make([]byte, genmsgLen), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS,
+			nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, appendAttribute(nil, unix.NFTA_DATA_VALUE, u32(mark1))))))), nil, false, nil},
+		{"cut header", full[:10], nil, false, errTruncated},
+		{"cut message", full[:len(full)-4], nil, false, errTruncated},
+		{"short error", message(unix.NLMSG_ERROR, 7, nil), nil, false, errTruncated},
+		{"no nfgenmsg", message(newElements, 7, []byte{1}), nil, false, errTruncated},
+		{"attribute of no length", message(newElements, 7, make([]byte, genmsgLen+4)), nil, false, errTruncated},
+		{"attribute past the end", message(newElements, 7, append(make([]byte, genmsgLen), 99, 0, 3, 0)), nil, false, errTruncated},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []closedCount
+			done, err := newCounts().messages(test.b, func(m uint32, n uint64) { got = append(got, closedCount{m, n}) })
+			if done != test.done || !errors.Is(err, test.err) {
+				t.Errorf("want %v, %v; got %v, %v", test.done, test.err, done, err)
+			}
+			if !cmp.Equal(test.want, got) {
+				t.Errorf("(-want +got)\n%s", cmp.Diff(test.want, got))
+			}
+		})
+	}
+}
+
+// FuzzClosed reads anything, and what it found again.
+func FuzzClosed(f *testing.F) {
+	f.Add(countedMessage(7, closedCount{mark1, 5}, closedCount{mark2, 6}))
+	f.Add(slices.Concat(countedMessage(7, closedCount{mark1, 5}), message(unix.NLMSG_DONE, 7, make([]byte, 4))))
+	f.Add(message(unix.NLMSG_ERROR, 7, u32(uint32(0x100000000-uint64(unix.ENOENT)))))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := newCounts()
+		var found, again []closedCount
+		c.messages(b, func(m uint32, n uint64) { found = append(found, closedCount{m, n}) })
+		if len(found) > len(b)/32 {
+			t.Fatalf("%d elements in %d bytes", len(found), len(b))
+		}
+		// What fits into one attribute.
+		found = found[:min(len(found), 600)]
+		_, err := c.messages(countedMessage(7, found...), func(m uint32, n uint64) { again = append(again, closedCount{m, n}) })
+		if err != nil || !cmp.Equal(found, again) {
+			t.Errorf("%v (-want +got)\n%s", err, cmp.Diff(found, again))
+		}
+	})
+}
