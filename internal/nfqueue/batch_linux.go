@@ -81,12 +81,14 @@ func (b *batch) receive(fd, flags int) (int, unix.Errno) {
 const sendAttempts = 50
 
 // send hands the verdicts to the kernel, which passes the packets on within the
-// call. That takes a while and no signal ends it, so the call gives the P away.
+// call. That takes less than a millisecond for the largest batch, which the
+// garbage collector can wait: a call that gave the P away would have the
+// runtime's monitor take it, and wake up some thousand times a second for that.
 func (b *batch) send(fd int) error {
 	for attempt := 0; ; attempt++ {
-		_, err := unix.Write(fd, b.verdicts)
+		_, _, err := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b.verdicts[0])), uintptr(len(b.verdicts)))
 		switch {
-		case err == nil:
+		case err == 0:
 			return nil
 		case err == unix.EINTR:
 		case (err == unix.ENOBUFS || err == unix.ENOMEM || err == unix.EAGAIN) && attempt < sendAttempts:

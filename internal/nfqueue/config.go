@@ -21,6 +21,11 @@ type Config struct {
 	// GSO takes packets that are larger than the device's MTU as they are;
 	// otherwise the kernel cuts them into segments, each with its own verdict.
 	GSO bool
+	// Part and Parts are for queues that the rules choose by the processor
+	// (NFQ_FLAG_CPU_FANOUT): Run then keeps to the processors whose number modulo
+	// Parts is Part, which are those that the queue's packets come from, as far as
+	// it may use them. 0 Parts lets it run anywhere.
+	Part, Parts int
 	// NetNS is a descriptor of the network namespace to bind the queue in. Below 0
 	// is the caller's own.
 	NetNS int

@@ -50,6 +50,7 @@ func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func
 	}()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer q.settle()()
 
 	l := &loop{q: q, batch: newBatch(q.bufferSize), handle: handle}
 	if err := l.run(tick); err != nil {
@@ -60,11 +61,12 @@ func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func
 
 // loop is one Run.
 type loop struct {
-	q      *Queue
-	batch  *batch
-	handle func(*Packet) Verdict
-	faults faults
-	fds    [2]unix.PollFd
+	q       *Queue
+	batch   *batch
+	handle  func(*Packet) Verdict
+	faults  faults
+	batches uint64
+	fds     [2]unix.PollFd
 }
 
 func (l *loop) run(tick func()) error {
@@ -126,6 +128,7 @@ func (l *loop) answer(n int) error {
 	var packets uint64
 	var gone error
 	l.batch.verdicts = l.batch.verdicts[:0]
+	l.batches++
 	for i := range n {
 		for b := l.batch.received(i); len(b) > 0; {
 			m := &l.batch.message
@@ -141,6 +144,7 @@ func (l *loop) answer(n int) error {
 				// balance what never came here.
 				v := Verdict{Accept: true}
 				if err == nil {
+					m.packet.Batch = l.batches
 					v = l.verdict(&m.packet)
 				}
 				l.batch.verdicts = appendVerdict(l.batch.verdicts, l.q.number, m.packet.ID, v)

@@ -13,6 +13,9 @@ type Packet struct {
 	// range; Length is the whole packet's (NFQA_CAP_LEN where it was cut).
 	Payload []byte
 	Length  int
+	// Batch counts the system calls that received packets, from 1: what are of the
+	// same had all been queued when the handler saw the first of them.
+	Batch uint64
 }
 
 // Verdict is what becomes of a packet. The zero value drops it.

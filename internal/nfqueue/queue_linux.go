@@ -15,11 +15,12 @@ import (
 
 // Queue is a bound queue.
 type Queue struct {
-	number     uint16
-	fd         int
-	bufferSize int
-	log        *slog.Logger
-	counts     counters
+	number      uint16
+	part, parts int
+	fd          int
+	bufferSize  int
+	log         *slog.Logger
+	counts      counters
 
 	// running is held by Run, and by Close once the queue may go.
 	running sync.Mutex
@@ -37,7 +38,7 @@ type Queue struct {
 func Open(c Config) (*Queue, error) {
 	c = c.filled()
 	q := &Queue{
-		number: c.Number, fd: -1, wake: -1,
+		number: c.Number, part: c.Part, parts: c.Parts, fd: -1, wake: -1,
 		bufferSize: messageRoom + int(c.CopyRange),
 		log:        c.Logger.With("queue", c.Number),
 	}
