@@ -17,6 +17,10 @@ type reader struct {
 	parser packet.Parser
 	info   packet.Info
 	packet sched.Packet
+	// batch is that of the last packet, drained whether the events were read since
+	// it came.
+	batch   uint64
+	drained bool
 }
 
 // pass lets a packet go on without a mark: if it is for a virtual service after
@@ -30,6 +34,9 @@ func (r *reader) answer(p *nfqueue.Packet) nfqueue.Verdict {
 	if err := r.parser.Parse(p.Payload, &r.info); err != nil {
 		e.unparsed.Add(1)
 		return pass
+	}
+	if p.Batch != r.batch {
+		r.batch, r.drained = p.Batch, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,12 +90,17 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 		// What was answered a moment ago matters.
 		e.setTime()
 		e.drain()
+		r.drained = true
 	}
 	st := initialState(in.Protocol)
+	if e.closedDue {
+		e.readClosed()
+		r.drained = true
+	}
 	var before *server
 	if f := e.flows.Get(&in.Tuple); f != nil {
 		before = e.model.server(f.Server)
-		if s := e.sameFlow(in); s != nil {
+		if s := r.sameFlow(); s != nil {
 			return s
 		}
 	}
@@ -111,6 +123,7 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	f.Server, f.State, f.Seq, f.Template = s.id, st, in.Seq, n
 	f.Born, f.Generation = e.tick, e.generation
 	s.flows++
+	s.watch(f, in.Protocol)
 	if n != 0 {
 		e.templates.list[n].flows++
 	}
@@ -123,10 +136,14 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 // then gone from the table.
 //
 // The packet would not be queued if conntrack had its flow. So either a first
-// copy of it is still on its way, or the old flow is gone: then the end of it is
-// among the events already, or it was never confirmed.
-func (e *Engine) sameFlow(in *packet.Info) *server {
-	e.drain()
+// copy of it is still on its way, or the old flow is gone: then the end of it was
+// among the events before the packet was queued, or it was never confirmed.
+func (r *reader) sameFlow() *server {
+	e, in := r.engine, &r.info
+	if !r.drained {
+		e.drain()
+		r.drained = true
+	}
 	f := e.flows.Get(&in.Tuple)
 	if f == nil {
 		return nil
@@ -215,7 +232,7 @@ func (e *Engine) uncount(f *flowtable.Flow) {
 			t := f.Tuple()
 			e.endRequest(&t, s, 0)
 		}
-		if !s.service.table.Count(s.sched, f.State, sched.Uncounted) {
+		if !s.service.table.Count(s.sched, s.unwatch(f, false), sched.Uncounted) {
 			e.underflow(s)
 		}
 	}

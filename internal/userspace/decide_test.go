@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/nfqueue"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -252,4 +253,26 @@ func BenchmarkAnswer(b *testing.B) {
 		g.reader.answer(p)
 		g.engine.release(g.engine.flows.Get(&tu))
 	}
+}
+
+// TestDecideReadsEventsOnce reads the events once for packets that came together,
+// though each is of a tuple that is used again.
+func TestDecideReadsEventsOnce(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	first, second := tupleTo(web, "198.51.100.1:1000"), tupleTo(web, "198.51.100.1:1001")
+	g.connect(first, 1)
+	g.connect(second, 2)
+	g.kernel.end(first)
+	g.kernel.end(second)
+	before := g.kernel.drains
+	for _, batch := range []uint64{1000, 1001} {
+		for i, tu := range []flow.Tuple{first, second} {
+			g.reader.answer(&nfqueue.Packet{Payload: firstPacket(tu, uint32(batch)+uint32(i)), Length: 60, Batch: batch})
+		}
+	}
+	if n := g.kernel.drains - before; n != 2 {
+		t.Errorf("want a reading for each of 2 batches, got %d", n)
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "2/0/0"})
 }

@@ -66,6 +66,7 @@ type rules interface {
 	Intact(ctx context.Context) (bool, error)
 	Templates(ctx context.Context) ([]ruleset.Template, error)
 	DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error
+	Closed(visit func(mark uint32, n uint64)) error
 	Flows(ctx context.Context, visit func(*ruleset.Flow)) error
 	DeleteFlows(ctx context.Context, marks ...uint32) error
 	Remove(ctx context.Context) error
@@ -99,9 +100,10 @@ type Engine struct {
 	opt   Options
 	log   *slog.Logger
 	marks marks
-	// inactive and busy are the bits of connection marks that say so.
-	inactive, busy uint32
-	rand           rand.Source
+	// inactive and busy are the bits of connection marks that say so; reuse flips
+	// with each connection that an entry of conntrack carries after its first.
+	inactive, busy, reuse uint32
+	rand                  rand.Source
 	// clock is monotonic, since the engine was opened.
 	clock func() time.Duration
 
@@ -111,8 +113,9 @@ type Engine struct {
 	queues []queue
 	// lock is held while the engine is open; nil where there is none.
 	lock io.Closer
-	// onEvent is event, made once.
-	onEvent func(*conntrack.Event)
+	// onEvent is event and onClosed closed, made once.
+	onEvent  func(*conntrack.Event)
+	onClosed func(mark uint32, n uint64)
 
 	// writes is the write lock: who has it may call the kernel to change rules,
 	// and no one else changes the model. It is taken before mu.
@@ -168,6 +171,14 @@ type Engine struct {
 	// census is of the last good dump.
 	census     census
 	eventError error
+	// closings are the rules' counters of closed connections as last read, by the
+	// numbers of the real servers; closedAt is when that was. closedNext is when
+	// to read them again, and closedDue that the next decision ought to.
+	closings             []uint64
+	closedAt, closedNext time.Duration
+	closedDue            bool
+	closedError          error
+	closedErrors         uint64
 	// What went wrong, in numbers.
 	overruns, underflows, strangers uint64
 	// maxFlows and maxTemplates bound the tables, see limits.go. unscheduled are
@@ -210,11 +221,14 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		return nil, err
 	}
 	inactive := o.StateMask & -o.StateMask
+	busy := (o.StateMask &^ inactive) & -(o.StateMask &^ inactive)
+	rest := o.StateMask &^ (inactive | busy)
 	start := time.Now()
 	e := &Engine{
 		opt: o, log: o.Logger, marks: m,
 		inactive:    inactive,
-		busy:        (o.StateMask &^ inactive) & -(o.StateMask &^ inactive),
+		busy:        busy,
+		reuse:       rest & -rest,
 		rand:        random,
 		clock:       func() time.Duration { return time.Since(start) },
 		writes:      make(chan struct{}, 1),
@@ -231,7 +245,7 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		sysctls:   defaultSysctls,
 		urgent:    make(chan struct{}, 1),
 	}
-	e.onEvent = e.event
+	e.onEvent, e.onClosed = e.event, e.closed
 	return e, nil
 }
 

@@ -62,6 +62,9 @@ func (e *Engine) event(ev *conntrack.Event) {
 		return
 	}
 	e.account(f, s, ev)
+	if closed := ev.Mark&e.inactive != 0; closed && f.Open {
+		e.move(f, s, sched.Inactive, true)
+	}
 	e.release(f)
 }
 
@@ -85,6 +88,7 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 	switch {
 	case made:
 		e.adopt(f, s, st)
+		f.Reused = ev.Mark&e.reuse != 0
 	case f.Server != s.id:
 		if e.tick-f.Born <= settleTicks {
 			return // what was decided a moment ago is not in conntrack yet
@@ -92,9 +96,15 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 		e.release(f)
 		f, _ = e.flows.Insert(&ev.Orig)
 		e.adopt(f, s, st)
+		f.Reused = ev.Mark&e.reuse != 0
 		made = true
 	default:
 		f.Generation = e.generation
+		again := ev.Mark&e.reuse != 0
+		if again != f.Reused {
+			f.Reused = again
+			e.reopened(f, s)
+		}
 		if ev.Orig.Protocol == uint8(ipvs.SCTP) && ev.SCTPState == 0 {
 			st = f.State // an event of something else does not tell
 		}
@@ -103,7 +113,7 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 			// entry for the next one from the client's port.
 			e.countConnection(s.service, s)
 		}
-		e.move(f, s, st)
+		e.move(f, s, st, ev.Mark&e.inactive != 0)
 	}
 	if made && e.starting {
 		// What it sent until now is in nobody's statistics.
@@ -113,15 +123,19 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 	e.signal(ev, s, dumped)
 }
 
-// move counts a flow in another state.
-func (e *Engine) move(f *flowtable.Flow, s *server, st sched.State) {
+// move counts a flow in another state. counted says that it closed and that the
+// rules count that.
+func (e *Engine) move(f *flowtable.Flow, s *server, st sched.State, counted bool) {
 	if f.State == st {
 		return
 	}
-	if !s.service.table.Count(s.sched, f.State, st) {
+	from := s.unwatch(f, counted)
+	if !s.service.table.Count(s.sched, from, st) {
 		e.underflow(s)
 	}
 	f.State = st
+	t := f.Tuple()
+	s.watch(f, t.Protocol)
 }
 
 // adopt fills in a flow that nobody here decided on: one of the rules that
@@ -131,11 +145,12 @@ func (e *Engine) adopt(f *flowtable.Flow, s *server, st sched.State) {
 	f.Born = e.tick - settleTicks - 1 // the kernel has it
 	s.flows++
 	s.service.table.Count(s.sched, sched.Uncounted, st)
+	t := f.Tuple()
+	s.watch(f, t.Protocol)
 	if !e.starting {
 		e.countConnection(s.service, s)
 	}
 	if s.service.persistent() {
-		t := f.Tuple()
 		n := e.adoptTemplate(s, t.Src(), s.service.Persistence.Timeout)
 		if e.templates.list[n].server == s {
 			f.Template = n

@@ -58,13 +58,23 @@ func TestEventActiveAgain(t *testing.T) {
 	g.kernel.close(tu)
 	g.pass(time.Second)
 	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
-	en := g.kernel.entries[tu]
-	en.Mark &^= testInactive
-	g.kernel.send(conntrack.Update, en)
+	g.kernel.reopen(tu)
 	g.pass(time.Second)
 	g.counts(web.ServiceKey, map[string]string{one: "1/0/0"})
-	if n := g.engine.model.services[web.ServiceKey].traffic.now.connections; n != 2 {
-		t.Errorf("connections: want 2, got %d", n)
+	// The same where a dump told that the first one closed.
+	g.kernel.close(tu)
+	g.resync()
+	g.kernel.reopen(tu)
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "1/0/0"})
+	// And where nothing was read in between.
+	g.kernel.close(tu)
+	g.kernel.reopen(tu)
+	g.kernel.close(tu)
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
+	if n := g.engine.model.services[web.ServiceKey].traffic.now.connections; n != 4 {
+		t.Errorf("connections: want 4, got %d", n)
 	}
 }
 

@@ -30,6 +30,7 @@ func (e *Engine) Explain(ctx context.Context, k ipvs.ServiceKey) (Explanation, e
 	if s == nil {
 		return Explanation{}, &ipvs.Error{Op: "explain", Service: k, Err: ipvs.ErrServiceNotFound}
 	}
+	e.readClosed()
 	x := Explanation{Standings: s.table.Standings()}
 	next, certain := s.table.Next()
 	if next != nil {

@@ -62,6 +62,7 @@ type server struct {
 	// the persistence templates.
 	flows, templates int
 	traffic          traffic
+	closing          closing
 }
 
 func (s *server) key() ipvs.DestinationKey {

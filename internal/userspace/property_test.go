@@ -12,7 +12,9 @@ import (
 
 	"github.com/lbd-project/lbd/internal/conntrack"
 	"github.com/lbd-project/lbd/internal/flow"
+	"github.com/lbd-project/lbd/internal/userspace/flowtable"
 	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
 )
 
 // TestCountsAreConntracks does everything at random that happens to an engine:
@@ -54,6 +56,8 @@ type chaos struct {
 	rnd      *rand.Rand
 	services []ipvs.Service
 	lossy    bool
+	// miscounted says that the rules' counters were wrong once.
+	miscounted bool
 }
 
 func (c *chaos) step() {
@@ -80,6 +84,8 @@ func (c *chaos) step() {
 		}
 	case 6:
 		c.engine.expireTemplates()
+	case 7:
+		c.miscount()
 	default:
 		c.traffic()
 	}
@@ -103,9 +109,14 @@ func (c *chaos) traffic() {
 			c.engine.tickEvents()
 		}
 	case 4, 5, 6:
-		if svc.Protocol == ipvs.TCP {
-			c.kernel.close(tu)
+		if svc.Protocol != ipvs.TCP {
+			return
 		}
+		if c.rnd.IntN(5) == 0 {
+			c.kernel.reopen(tu)
+			return
+		}
+		c.kernel.close(tu)
 	case 7, 8:
 		c.kernel.end(tu)
 	case 9:
@@ -141,6 +152,24 @@ func (c *chaos) someServer(svc ipvs.Service) *server {
 		return nil
 	}
 	return s.servers[c.rnd.IntN(len(s.servers))]
+}
+
+// miscount makes the rules' counter of a real server wrong: its element is made
+// anew, or both sides closed at once.
+func (c *chaos) miscount() {
+	if c.rnd.IntN(4) > 0 {
+		return
+	}
+	for mark := range c.kernel.closed {
+		switch c.rnd.IntN(4) {
+		case 0:
+			c.kernel.closed[mark] = 0
+			c.miscounted = true
+		case 1:
+			c.kernel.closed[mark]++
+			c.miscounted = true
+		}
+	}
 }
 
 // edit changes a real server, or a service.
@@ -181,6 +210,18 @@ func (c *chaos) check() {
 		c.t.Fatalf("a count would have gone below 0: %s", c.log)
 	}
 	flows := 0
+	open, inactive := make(map[uint32]int), make(map[uint32]int)
+	for part := range flowtable.Shards {
+		c.engine.flows.Sweep(part, func(f *flowtable.Flow) bool {
+			switch {
+			case f.Open:
+				open[f.Server]++
+			case f.State == sched.Inactive:
+				inactive[f.Server]++
+			}
+			return false
+		})
+	}
 	for _, s := range c.engine.model.servers {
 		if s == nil {
 			continue
@@ -189,9 +230,31 @@ func (c *chaos) check() {
 		if n := int(s.sched.Active() + s.sched.Inactive()); n != s.flows {
 			c.t.Fatalf("%v: %d connections and %d flows", s.key(), n, s.flows)
 		}
+		if n := open[s.id]; s.closing.open != n || s.closing.ahead > n {
+			c.t.Fatalf("%v: %+v and %d open flows", s.key(), s.closing, n)
+		}
+		if n := inactive[s.id] + max(s.closing.ahead, 0); int(s.sched.Inactive()) != n {
+			c.t.Fatalf("%v: %d inactive, want %d of %+v", s.key(), s.sched.Inactive(), n, s.closing)
+		}
 	}
 	if flows != c.engine.flows.Len() {
 		c.t.Fatalf("%d flows of real servers, %d in the table", flows, c.engine.flows.Len())
+	}
+}
+
+// compareInactive compares what needs no resync: who never lost an event knows
+// how many connections have closed.
+func (c *chaos) compareInactive() {
+	want := make(map[uint32]int)
+	for _, en := range c.kernel.entries {
+		if en.Orig.Protocol == 6 && en.Mark&testInactive != 0 {
+			want[c.engine.marks.id(en.Mark)]++
+		}
+	}
+	for id, s := range c.engine.model.servers {
+		if s != nil && s.service.Protocol == ipvs.TCP && int(s.sched.Inactive()) != want[uint32(id)] {
+			c.t.Fatalf("%v: want %d inactive before the resync, got %d", s.key(), want[uint32(id)], s.sched.Inactive())
+		}
 	}
 }
 
@@ -199,6 +262,9 @@ func (c *chaos) check() {
 func (c *chaos) settle() {
 	c.kernel.lose = nil
 	c.pass(time.Second)
+	if !c.kernel.everLost && !c.miscounted {
+		c.compareInactive()
+	}
 	c.pass(5 * time.Second)
 	c.resync()
 	type counts struct{ active, inactive int }

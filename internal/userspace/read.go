@@ -29,6 +29,7 @@ func (e *Engine) Table(ctx context.Context) ([]ipvs.TableEntry, error) {
 // is seen in part.
 func (e *Engine) each(visit func(*service)) {
 	e.mu.Lock()
+	e.readClosed()
 	keys := e.model.keys()
 	e.mu.Unlock()
 	for _, k := range keys {
@@ -62,6 +63,7 @@ func (e *Engine) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.De
 	if s == nil {
 		return nil, nil
 	}
+	e.readClosed()
 	return s.destinations(), nil
 }
 

@@ -54,6 +54,10 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.starting = true
 	defer func() { e.starting = false }()
+	e.mu.Lock()
+	e.beginDump()
+	closedErrors := e.closedErrors
+	e.mu.Unlock()
 	for try := 1; ; try++ {
 		err := e.dump(ctx, e.restoreFlow)
 		if errors.Is(err, conntrack.ErrInterrupted) && try < dumpTries {
@@ -70,6 +74,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.drain()
+	e.endDump(closedErrors)
 	return nil
 }
 

@@ -37,6 +37,8 @@ func (e *Engine) resync(ctx context.Context) error {
 	generation, start := e.generation, e.tick
 	e.resyncing = true
 	e.overtaken = make(map[uint32]bool)
+	e.beginDump()
+	closedErrors := e.closedErrors
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()
@@ -69,6 +71,7 @@ func (e *Engine) resync(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.endDump(closedErrors)
 	e.synced, e.everSynced, e.census = start, true, c
 	return nil
 }

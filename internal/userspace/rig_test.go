@@ -31,6 +31,8 @@ type rig struct {
 	host   fakeHost
 	log    *strings.Builder
 	clock  time.Duration
+	// batch is that of the last packet queued.
+	batch uint64
 	// listeners is how many others listen to events.
 	listeners int
 }
@@ -39,6 +41,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	g := &rig{t: t, kernel: newKernel(), rules: &fakeRules{intact: true}, store: &fakeStore{}, log: &strings.Builder{},
 		host: fakeHost{ctEvents: "2", ctAcct: "0", ctTimestamp: "0"}}
+	g.rules.kernel = g.kernel
 	g.start()
 	return g
 }
@@ -52,6 +55,7 @@ func (g *rig) start() {
 		g.t.Fatal(err)
 	}
 	e.clock = func() time.Duration { return g.clock }
+	g.kernel.events, g.kernel.lost = nil, false // a new socket hears nothing of before
 	e.rules, e.events, e.table, e.host = g.rules, g.kernel, g.kernel, g.host
 	e.listeners = func() (int, error) { return g.listeners, nil }
 	e.setTime()
@@ -88,7 +92,8 @@ func (g *rig) resync() {
 // gets, 0 for none.
 func (g *rig) queue(tu flow.Tuple, seq uint32) uint32 {
 	g.t.Helper()
-	v := g.reader.answer(&nfqueue.Packet{Payload: firstPacket(tu, seq), Length: 60})
+	g.batch++
+	v := g.reader.answer(&nfqueue.Packet{Payload: firstPacket(tu, seq), Length: 60, Batch: g.batch})
 	if !v.Accept {
 		g.t.Fatalf("packet of %v was dropped", tu)
 	}
@@ -176,11 +181,17 @@ type kernel struct {
 	// lose says which events get lost.
 	lose           func() bool
 	lost, everLost bool
+	// drains is how often the socket was read.
+	drains int
 	// during is called for each entry of a dump, before it is handed on.
 	during func(ev *conntrack.Event)
 	stats  conntrack.Stats
 	// dumpError is what dumps fail with.
 	dumpError error
+	// closed are the rules' counters by mark. marks says that changes of marks make
+	// events, as they do where signals are wanted or others listen.
+	closed map[uint32]uint64
+	marks  bool
 }
 
 type entry struct {
@@ -189,9 +200,14 @@ type entry struct {
 	told bool
 }
 
-func newKernel() *kernel { return &kernel{entries: make(map[flow.Tuple]*entry)} }
+func newKernel() *kernel {
+	return &kernel{entries: make(map[flow.Tuple]*entry), closed: make(map[uint32]uint64)}
+}
 
-const testInactive = 0x10000000
+const (
+	testInactive = 0x10000000
+	testReuse    = 0x40000000
+)
 
 // begin confirms a flow; told makes an event of it.
 func (k *kernel) begin(tu flow.Tuple, mark uint32, told bool) {
@@ -209,7 +225,20 @@ func (k *kernel) begin(tu flow.Tuple, mark uint32, told bool) {
 // close is the first FIN.
 func (k *kernel) close(tu flow.Tuple) {
 	if en := k.entries[tu]; en != nil && en.Mark&testInactive == 0 {
+		if tu.Protocol == 6 {
+			k.closed[en.Mark&ruleset.DefaultMask]++
+		}
 		en.Mark |= testInactive
+		if k.marks {
+			k.send(conntrack.Update, en)
+		}
+	}
+}
+
+// reopen lets the entry of a closed connection carry the next one of its ports.
+func (k *kernel) reopen(tu flow.Tuple) {
+	if en := k.entries[tu]; en != nil && en.Mark&testInactive != 0 {
+		en.Mark = en.Mark&^testInactive ^ testReuse
 		k.send(conntrack.Update, en)
 	}
 }
@@ -238,6 +267,7 @@ func (k *kernel) send(kind conntrack.Kind, en *entry) {
 }
 
 func (k *kernel) Drain(handle func(*conntrack.Event)) (int, error) {
+	k.drains++
 	n := min(len(k.events), conntrack.DrainLimit)
 	for i := range k.events[:n] {
 		ev := k.events[i]
@@ -295,6 +325,9 @@ type fakeRules struct {
 	templates []ruleset.Template
 	flows     []ruleset.Flow
 	intact    bool
+	kernel    *kernel
+	// closedError is what Closed fails with.
+	closedError error
 	// fail is returned by Apply, before is called by it.
 	fail   error
 	before func(ruleset.Spec)
@@ -323,6 +356,13 @@ func (r *fakeRules) DeleteTemplates(ctx context.Context, service uint32, marks .
 		return (service == 0 || t.Service == service) && slices.Contains(marks, t.Mark)
 	})
 	return nil
+}
+
+func (r *fakeRules) Closed(visit func(mark uint32, n uint64)) error {
+	for mark, n := range r.kernel.closed {
+		visit(mark, n)
+	}
+	return r.closedError
 }
 
 func (r *fakeRules) Flows(ctx context.Context, visit func(*ruleset.Flow)) error {

@@ -21,7 +21,7 @@ func (e *Engine) closeRouted(t *flow.Tuple) {
 		return
 	}
 	if s := e.model.server(f.Server); s != nil && routed(&s.Destination) && f.State == sched.Active {
-		e.move(f, s, sched.Inactive)
+		e.move(f, s, sched.Inactive, false)
 	}
 }
 
@@ -65,7 +65,7 @@ func (e *Engine) seenRouted(v *ruleset.Flow, s *server) {
 	case f.Server == s.id:
 		f.Generation = e.generation
 		if st == sched.Inactive {
-			e.move(f, s, st)
+			e.move(f, s, st, false)
 		}
 	case e.tick-f.Born > settleTicks:
 		e.release(f)

@@ -50,6 +50,10 @@ func (e *Engine) tickEvents() {
 	defer e.mu.Unlock()
 	e.setTime()
 	e.drain()
+	if e.now-e.closedAt >= idleRead {
+		e.readClosed()
+	}
+	e.closedDue = e.now >= e.closedNext
 }
 
 func (e *Engine) tickTime() {

@@ -26,6 +26,7 @@ func (k *kernel) request(tu flow.Tuple, waits bool) {
 // TestSignals follows requests on kept-open connections.
 func TestSignals(t *testing.T) {
 	g := newRig(t)
+	g.kernel.marks = true
 	svc := web
 	svc.Scheduler = "least-active"
 	g.apply(addOp(svc), add(svc, one, 1), add(svc, two, 1))

@@ -122,13 +122,16 @@ func (e *Engine) look(ctx context.Context) error {
 	} {
 		e.watch.grow(i, l.text, l.value, now)
 	}
-	eventError, flooded := e.eventError, e.census.warning()
+	eventError, flooded, closed := e.eventError, e.census.warning(), e.closedWarning()
 	e.mu.Unlock()
 	if flooded != "" {
 		list = append(list, flooded)
 	}
 	if eventError != nil {
 		list = append(list, fmt.Sprintf("conntrack's events cannot be read, connections are counted by its table alone: %v", eventError))
+	}
+	if closed != "" {
+		list = append(list, closed)
 	}
 	list = append(list, e.watch.recent(now)...)
 	e.warnings.Store(&list)

@@ -13,6 +13,9 @@ type Flow struct {
 	// Generation is that of the last dump that had the flow, or of the time when
 	// it was made.
 	Generation uint8
+	// Open says that the flow may close without a word, Reused that its entry in
+	// conntrack has carried another connection before, an odd number of times.
+	Open, Reused bool
 	// Server is the number of the real server.
 	Server uint32
 	// Seq is the sequence number of the first packet: it tells a retransmission

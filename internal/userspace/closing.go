@@ -1,0 +1,165 @@
+package userspace
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/userspace/flowtable"
+	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
+)
+
+// That a TCP connection closes is counted by the rules, with a counter for each
+// real server (ruleset.Rules.Closed): an event of each would cost more than the
+// decision does. So it is known soon how many of a server's connections are
+// inactive, and which ones by and by: at their ends, by events of something else,
+// by a dump.
+
+const (
+	// closedShare bounds what reading the counters takes: 2 % of the time.
+	closedShare = 50
+	// idleRead is how often they are read where nothing asks for them.
+	idleRead = 100 * time.Millisecond
+)
+
+// closing is what is known of a real server's connections that close.
+type closing struct {
+	// open are the flows in the table that may have closed without a word.
+	open int
+	// ahead is how many closings the rules have counted beyond the flows that are
+	// known to be closed, so that as many of the open ones are counted as
+	// inactive. It is at most open, and below 0 where flows are known to be
+	// closed and their counter was not read yet.
+	ahead int
+	// during are the closings since the dump that runs began.
+	during int
+}
+
+// watched says whether a flow's closing is counted by the rules.
+func watched(s *server, protocol uint8, st sched.State) bool {
+	return st == sched.Active && protocol == uint8(ipvs.TCP) && !routed(&s.Destination)
+}
+
+// watch notes a flow that begins.
+func (s *server) watch(f *flowtable.Flow, protocol uint8) {
+	if f.Open = watched(s, protocol, f.State); f.Open {
+		s.closing.open++
+	}
+}
+
+// unwatch notes that a flow is not open any more, and returns how it was counted
+// until now. counted says that it closed and that the rules count that.
+func (s *server) unwatch(f *flowtable.Flow, counted bool) sched.State {
+	if !f.Open {
+		return f.State
+	}
+	f.Open = false
+	c := &s.closing
+	c.open--
+	ahead := c.ahead
+	if counted {
+		c.ahead--
+	}
+	c.ahead = min(c.ahead, c.open)
+	if ahead > 0 && c.ahead < ahead {
+		return sched.Inactive
+	}
+	return sched.Active
+}
+
+// readClosed reads the rules' counters. The events that wait are taken in first:
+// a flow is known before it closes.
+func (e *Engine) readClosed() {
+	start := e.clock()
+	e.drain()
+	e.closedError = e.rules.Closed(e.onClosed)
+	end := e.clock()
+	e.closedDue = false
+	e.closedAt = end
+	e.closedNext = end + closedShare*(end-start)
+	if e.closedError != nil {
+		e.closedErrors++
+	}
+}
+
+// closed takes in how many connections of a mark have closed ever.
+func (e *Engine) closed(mark uint32, n uint64) {
+	id := e.marks.id(mark)
+	for uint32(len(e.closings)) <= id {
+		e.closings = append(e.closings, 0)
+	}
+	more := n - e.closings[id]
+	if n < e.closings[id] {
+		more = n // the counter began again
+	}
+	e.closings[id] = n
+	if s := e.model.server(id); s != nil && more > 0 {
+		s.close(more)
+	}
+}
+
+// close counts n more closings.
+func (s *server) close(n uint64) {
+	c := &s.closing
+	// Beyond that they are of flows that are not in the table.
+	n = min(n, uint64(c.open-c.ahead))
+	c.during += int(n)
+	for range n {
+		if c.ahead++; c.ahead > 0 {
+			s.service.table.Count(s.sched, sched.Active, sched.Inactive)
+		}
+	}
+}
+
+// reopened notes that a flow's conntrack entry carries another connection of the
+// same ports, whose predecessor had closed.
+func (e *Engine) reopened(f *flowtable.Flow, s *server) {
+	e.countConnection(s.service, s)
+	switch {
+	case f.State == sched.Inactive:
+		e.move(f, s, sched.Active, false)
+	case f.Open:
+		if s.closing.ahead > 0 {
+			s.service.table.Count(s.sched, sched.Inactive, sched.Active)
+		}
+		s.closing.ahead--
+	}
+}
+
+// beginDump notes that a dump begins.
+func (e *Engine) beginDump() {
+	e.readClosed()
+	for _, s := range e.model.servers {
+		if s != nil {
+			s.closing.during = 0
+		}
+	}
+}
+
+// endDump makes good what the counters missed or counted twice: after a complete
+// dump, only what closed while it ran may be unknown. errors is what closedErrors
+// was when the dump began.
+func (e *Engine) endDump(errors uint64) {
+	e.readClosed()
+	if e.closedErrors != errors { // some closings of that time are not known
+		return
+	}
+	for _, s := range e.model.servers {
+		if s == nil {
+			continue
+		}
+		c := &s.closing
+		c.ahead = max(c.ahead, 0)
+		for ; c.ahead > c.during; c.ahead-- {
+			s.service.table.Count(s.sched, sched.Inactive, sched.Active)
+		}
+	}
+}
+
+// closedWarning says what is wrong with the counters; empty for nothing.
+func (e *Engine) closedWarning() string {
+	if e.closedError == nil {
+		return ""
+	}
+	return fmt.Sprintf("the rules' counters cannot be read, connections that close are counted with a delay: %v", e.closedError)
+}

@@ -1,0 +1,132 @@
+package userspace
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/conntrack"
+)
+
+// TestClosingDecides lets the next decision know of connections that closed since
+// the last tick, and the one after it only with the next tick.
+func TestClosingDecides(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	first, second := tupleTo(web, "198.51.100.1:1000"), tupleTo(web, "198.51.100.1:1001")
+	if got := g.connect(first, 1); got != two {
+		t.Fatalf("first: want %s, got %s", two, got)
+	}
+	g.connect(second, 2)
+	g.pass(5 * time.Millisecond)
+	g.kernel.close(first)
+	// Inactive connections weigh less, so the server of the first is the next.
+	if got := g.connect(tupleTo(web, "198.51.100.1:1002"), 3); got != two {
+		t.Errorf("after a close: want %s, got %s", two, got)
+	}
+	g.kernel.close(second)
+	g.kernel.close(tupleTo(web, "198.51.100.1:1002"))
+	g.connect(tupleTo(web, "198.51.100.1:1003"), 4)
+	if n := g.engine.model.services[web.ServiceKey].index[netip.MustParseAddrPort(two)].sched.Active(); n != 1 {
+		t.Errorf("the counters were read twice within a tick: %d active", n)
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "1/1/0", two: "0/2/0"})
+}
+
+// TestClosingFallback reads the event of a connection that the rules balanced
+// before the counter that it closed.
+func TestClosingFallback(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	g.kernel.begin(tu, g.engine.marks.of(1), true)
+	g.kernel.close(tu)
+	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
+}
+
+// TestClosingAnew goes on where the counter of a real server began again.
+func TestClosingAnew(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	tuples := []string{"198.51.100.1:1000", "198.51.100.1:1001", "198.51.100.1:1002", "198.51.100.1:1003"}
+	for i, c := range tuples {
+		g.connect(tupleTo(web, c), uint32(i))
+	}
+	g.kernel.close(tupleTo(web, tuples[0]))
+	g.kernel.close(tupleTo(web, tuples[1]))
+	g.pass(time.Second)
+	clear(g.kernel.closed)
+	g.kernel.close(tupleTo(web, tuples[2]))
+	g.counts(web.ServiceKey, map[string]string{one: "1/3/0"})
+	// Where as many closed unseen the next resync tells.
+	clear(g.kernel.closed)
+	g.kernel.close(tupleTo(web, tuples[3]))
+	g.counts(web.ServiceKey, map[string]string{one: "1/3/0"})
+	g.resync()
+	g.counts(web.ServiceKey, map[string]string{one: "0/4/0"})
+}
+
+// TestClosingEarly ends connections whose counter was not read yet, or never is.
+func TestClosingEarly(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	for i, c := range []string{"198.51.100.1:1000", "198.51.100.1:1001"} {
+		g.connect(tupleTo(web, c), uint32(i))
+	}
+	g.kernel.close(tupleTo(web, "198.51.100.1:1000"))
+	clear(g.kernel.closed)
+	g.resync()
+	g.counts(web.ServiceKey, map[string]string{one: "1/1/0"})
+	// What was not counted then does not hide what is counted now.
+	g.kernel.close(tupleTo(web, "198.51.100.1:1001"))
+	g.counts(web.ServiceKey, map[string]string{one: "0/2/0"})
+}
+
+// TestClosingError keeps the counts where the counters cannot be read, and says
+// so. Dumps still tell.
+func TestClosingError(t *testing.T) {
+	g := newRig(t)
+	g.engine.kernelQueues = noQueues
+	g.apply(addOp(web), add(web, one, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	g.connect(tu, 1)
+	g.rules.closedError, g.rules.kernel = errTest, newKernel()
+	g.kernel.close(tu)
+	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "1/0/0"})
+	g.resync()
+	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
+	if err := g.engine.look(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(g.engine.Warnings(), "\n"); !strings.Contains(got, errTest.Error()) {
+		t.Errorf("warnings: %s", got)
+	}
+	g.rules.closedError, g.rules.kernel = nil, g.kernel
+	g.kernel.send(conntrack.Update, g.kernel.entries[tu])
+	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
+	if w := g.engine.closedWarning(); w != "" {
+		t.Errorf("warning after the error: %s", w)
+	}
+}
+
+// TestClosingIdle reads the counters now and then where nobody asks.
+func TestClosingIdle(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	g.connect(tu, 1)
+	s := g.engine.model.services[web.ServiceKey].index[netip.MustParseAddrPort(one)].sched
+	g.pass(idleRead)
+	g.kernel.close(tu)
+	g.pass(idleRead / 2)
+	if s.Inactive() != 0 {
+		t.Error("the counters were read for nobody")
+	}
+	g.pass(idleRead / 2)
+	if s.Inactive() != 1 {
+		t.Error("the counters were not read in time")
+	}
+}
