@@ -77,6 +77,7 @@ type Config struct {
 // Userspace is what the userspace engine needs to know besides the services.
 type Userspace struct {
 	// Queues is the number of NFQUEUEs, 1 to 64; their numbers begin at QueueBase.
+	// 0 is one for each processor, at most 4: see QueueCount.
 	Queues    int
 	QueueBase uint16
 	// QueueLength is how many packets of new connections wait in a queue before

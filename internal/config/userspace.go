@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -12,9 +13,17 @@ const (
 	// minMarkBits leave room for 14 real servers.
 	minMarkBits = 4
 	// minStateBits are one for a connection that is inactive, one for a request
-	// that waits for its answer.
-	minStateBits = 2
+	// that waits for its answer, one for an entry that is used again.
+	minStateBits = 3
+	// maxDefaultQueues is how many queues there are at most where the file does not
+	// say.
+	maxDefaultQueues = 4
 )
+
+// QueueCount returns how many queues there are on a host with so many processors.
+func (u *Userspace) QueueCount(processors int) int {
+	return cmp.Or(u.Queues, max(1, min(processors, maxDefaultQueues)))
+}
 
 // userspaceNodes are where the file says something of the userspace engine; nil
 // where it does not.
@@ -60,8 +69,9 @@ func (p *parser) parseUserspace(n *node) {
 	if shared := u.MarkMask & u.CTStateMask; shared != 0 {
 		p.errorf(orNode(at.state, at.mark), "ct_state_mask: %#08x and mark_mask %#08x share the bits %#x", u.CTStateMask, u.MarkMask, shared)
 	}
-	if last := int(u.QueueBase) + u.Queues - 1; last > math.MaxUint16 {
-		p.errorf(orNode(at.base, at.queues), "queue_base: the last of %d queues from %d would be %d: want at most %d", u.Queues, u.QueueBase, last, math.MaxUint16)
+	queues := cmp.Or(u.Queues, maxDefaultQueues)
+	if last := int(u.QueueBase) + queues - 1; last > math.MaxUint16 {
+		p.errorf(orNode(at.base, at.queues), "queue_base: the last of %d queues from %d would be %d: want at most %d", queues, u.QueueBase, last, math.MaxUint16)
 	}
 }
 

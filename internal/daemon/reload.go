@@ -88,7 +88,7 @@ func fixed(old, next *config.Config) error {
 		was, is any
 		format  string
 	}{
-		{"queues", was.Queues, is.Queues, "%d"},
+		{"queues", queuesOf(was), queuesOf(is), "%d"},
 		{"queue_base", was.QueueBase, is.QueueBase, "%d"},
 		{"queue_length", was.QueueLength, is.QueueLength, "%d"},
 		{"fail_open", was.FailOpen, is.FailOpen, "%t"},

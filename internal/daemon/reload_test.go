@@ -20,6 +20,7 @@ import (
 
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -130,7 +131,7 @@ func TestReloadRefused(t *testing.T) {
 		{"socket", goodFile + "socket: {path: /run/other.sock}\n", `socket.path: changed from "/run/lbd/lbd.sock" to "/run/other.sock", which needs a restart of lbd`},
 		{"netns", goodFile + "netns: other\n", `netns: changed from "" to "other", which needs a restart of lbd`},
 		{"engine", goodFile + "engine: kernel\n", `engine: changed from "auto" to "kernel", which needs a restart of lbd`},
-		{"userspace", goodFile + "userspace: {queues: 2}\n", `userspace.queues: changed from "1" to "2", which needs a restart of lbd`},
+		{"userspace", goodFile + "userspace: {queues: 64}\n", fmt.Sprintf(`userspace.queues: changed from "%d" to "64", which needs a restart of lbd`, queuesOf(config.Userspace{}))},
 		{"userspace mask", goodFile + "userspace: {mark_mask: 0xffff00}\n", `userspace.mark_mask: changed from "0x0fffff00" to "0x00ffff00", which needs`},
 		{"other engine", strings.Replace(goodFile, "    real", "    scheduler: p2c\n    real", 1),
 			`lbd.yaml:5:16: scheduler: p2c is of the userspace engine alone: the kernel has rr, wrr, lc, wlc, sed, nq, fo, ovf, sh, dh, mh, lblc, lblcr and twos (the kernel engine runs here)`},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strconv"
 
 	"github.com/lbd-project/lbd/internal/config"
@@ -14,8 +15,11 @@ import (
 
 // marksOf returns what the rules of the userspace engine are made with.
 func marksOf(u config.Userspace) memory.Marks {
-	return memory.Marks{Mask: u.MarkMask, State: u.CTStateMask, Queue: u.QueueBase, Queues: u.Queues}
+	return memory.Marks{Mask: u.MarkMask, State: u.CTStateMask, Queue: u.QueueBase, Queues: queuesOf(u)}
 }
+
+// queuesOf returns how many queues the configuration asks for on this host.
+func queuesOf(u config.Userspace) int { return u.QueueCount(runtime.NumCPU()) }
 
 // openUserspace returns what opens the userspace engine as it is configured. left
 // are the marks of what an earlier lbd left; zero for nothing.
@@ -27,7 +31,7 @@ func openUserspace(u config.Userspace, left memory.Marks, f *memory.EngineFile, 
 		}
 		o := userspace.Options{
 			MarkMask: u.MarkMask, StateMask: u.CTStateMask,
-			QueueBase: u.QueueBase, Queues: u.Queues, QueueLength: u.QueueLength,
+			QueueBase: u.QueueBase, Queues: queuesOf(u), QueueLength: u.QueueLength,
 			FailOpen: u.FailOpen, Overhead: u.Overhead, Store: f, Logger: log,
 		}
 		return openEngine(ctx, p, o)

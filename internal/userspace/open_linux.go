@@ -56,7 +56,7 @@ func (e *Engine) open(ctx context.Context) error {
 	}
 	r, err := ruleset.Open(ctx, ruleset.Options{
 		NetNS: e.opt.NetNS, Name: e.opt.RulesName, Mask: e.opt.MarkMask, StateMask: e.opt.StateMask,
-		Queue: e.opt.QueueBase, Queues: uint16(e.opt.Queues), FailOpen: e.opt.FailOpen, Logger: e.log,
+		Queue: e.opt.QueueBase, Queues: uint16(e.opt.Queues), Fanout: e.opt.Queues > 1, FailOpen: e.opt.FailOpen, Logger: e.log,
 	})
 	if err != nil {
 		return err
@@ -86,6 +86,7 @@ func (e *Engine) open(ctx context.Context) error {
 	for i := range e.opt.Queues {
 		q, err := nfqueue.Open(nfqueue.Config{
 			Number: e.opt.QueueBase + uint16(i), MaxLen: e.opt.QueueLength,
+			Part: i, Parts: e.opt.Queues,
 			FailOpen: e.opt.FailOpen, GSO: true, NetNS: e.opt.NetNS, Logger: e.log,
 		})
 		if err != nil {
