@@ -32,7 +32,12 @@ func build(ev *Event) []byte {
 		b = appendNest(b, attrProtoinfo, func(b []byte) []byte {
 			return appendNest(b, proto, func(b []byte) []byte {
 				b = appendAttr(b, attrState, s)
-				return appendAttr(b, 2, 7) // CTA_PROTOINFO_TCP_WSCALE_ORIGINAL
+				if proto != attrProtoinfoTCP {
+					return b
+				}
+				b = appendAttr(b, 2, 7) // CTA_PROTOINFO_TCP_WSCALE_ORIGINAL
+				b = appendAttr(b, attrTCPFlagsOrig, tcpFlags(ev.ClientCloses), 0)
+				return appendAttr(b, attrTCPFlagsReply, tcpFlags(ev.ServerCloses), 0)
 			})
 		})
 	}
@@ -61,6 +66,15 @@ func build(ev *Event) []byte {
 	return finish(b)
 }
 
+// tcpFlags are those of one direction: of those that others read, and of closes.
+func tcpFlags(closes bool) byte {
+	const windowScale, sackPermitted, closeInit = 0x01, 0x02, 0x04
+	if closes {
+		return windowScale | sackPermitted | closeInit
+	}
+	return windowScale | sackPermitted
+}
+
 func tupleOf(protocol uint8, src, dst string) flow.Tuple {
 	return flow.New(protocol, netip.MustParseAddrPort(src), netip.MustParseAddrPort(dst))
 }
@@ -72,7 +86,7 @@ func fullEvent() Event {
 		Orig:  tupleOf(protoTCP, "198.51.100.7:4711", "192.0.2.10:80"),
 		Reply: tupleOf(protoTCP, "10.0.0.2:8080", "198.51.100.7:4711"),
 		ID:    0xdeadbeef, Mark: 0x10000300, Status: StatusSeenReply | StatusAssured | StatusConfirmed | StatusDstNAT,
-		TCPState: 3, Timeout: 120 * time.Second,
+		TCPState: 3, ServerCloses: true, Timeout: 120 * time.Second,
 		Start: 1_790_000_000_000_000_001, Stop: 1_790_000_000_000_000_002, At: 1_790_000_000_000_000_003,
 		Counted: true, PacketsOrig: 5, BytesOrig: 1 << 40, PacketsReply: 6, BytesReply: 7,
 	}

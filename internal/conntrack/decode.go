@@ -108,7 +108,7 @@ func (ev *Event) decodeProtoinfo(list attrs) error {
 		}
 		switch typ {
 		case attrProtoinfoTCP:
-			err = decodeState(v, &ev.TCPState)
+			err = ev.decodeTCP(v)
 		case attrProtoinfoSCTP:
 			err = decodeState(v, &ev.SCTPState)
 		}
@@ -116,6 +116,37 @@ func (ev *Event) decodeProtoinfo(list attrs) error {
 			return err
 		}
 	}
+}
+
+func (ev *Event) decodeTCP(list attrs) error {
+	for {
+		typ, v, more, err := list.next()
+		if err != nil || !more {
+			return err
+		}
+		switch typ {
+		case attrState:
+			err = get8(v, &ev.TCPState)
+		case attrTCPFlagsOrig:
+			err = decodeCloses(v, &ev.ClientCloses)
+		case attrTCPFlagsReply:
+			err = decodeCloses(v, &ev.ServerCloses)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// decodeCloses reads struct nf_ct_tcp_flags: flags and a mask, which is for
+// writing.
+func decodeCloses(v []byte, closes *bool) error {
+	const closeInit = 0x04 // IP_CT_TCP_FLAG_CLOSE_INIT
+	if len(v) != 2 {
+		return malformed("%d bytes, not 2", len(v))
+	}
+	*closes = v[0]&closeInit != 0
+	return nil
 }
 
 func decodeState(list attrs, state *uint8) error {

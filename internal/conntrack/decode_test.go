@@ -133,6 +133,7 @@ func TestDecodeMalformed(t *testing.T) {
 		msg  []byte
 	}{
 		{"no nfgenmsg", make([]byte, nlmsgHeaderLen)},
+		{"short TCP flags", with(attrProtoinfo, nest(attrProtoinfoTCP, appendAttr(nil, attrTCPFlagsOrig, 4)...)...)},
 		{"nothing", only()},
 		{"no reply", only(raw(attrTupleOrig, v4, tcp))},
 		{"no origin", only(raw(attrTupleReply, v4, tcp))},

@@ -48,6 +48,9 @@ type Event struct {
 	// include/uapi/linux/netfilter/nf_conntrack_tcp.h, SCTPState enum
 	// sctp_conntrack; zero if absent.
 	TCPState, SCTPState uint8
+	// ClientCloses and ServerCloses say which end of a TCP connection sent the
+	// first FIN (IP_CT_TCP_FLAG_CLOSE_INIT). Destroy does not tell.
+	ClientCloses, ServerCloses bool
 	// Timeout is what is left, whole seconds (CTA_TIMEOUT). In Destroy it is not
 	// zero on newer kernels where the entry was deleted before its time.
 	Timeout time.Duration

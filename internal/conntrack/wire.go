@@ -76,6 +76,8 @@ const (
 	attrProtoinfoTCP  = 1 // CTA_PROTOINFO_TCP
 	attrProtoinfoSCTP = 3 // CTA_PROTOINFO_SCTP
 	attrState         = 1 // CTA_PROTOINFO_TCP_STATE, CTA_PROTOINFO_SCTP_STATE
+	attrTCPFlagsOrig  = 4 // CTA_PROTOINFO_TCP_FLAGS_ORIGINAL
+	attrTCPFlagsReply = 5 // CTA_PROTOINFO_TCP_FLAGS_REPLY
 
 	attrPackets = 1 // CTA_COUNTERS_PACKETS
 	attrBytes   = 2 // CTA_COUNTERS_BYTES
