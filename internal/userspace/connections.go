@@ -42,9 +42,21 @@ func (e *Engine) Connections(ctx context.Context) iter.Seq2[ipvs.Connection, err
 			yield(ipvs.Connection{}, &ipvs.Error{Op: "read connections", Err: err})
 			return
 		}
-		for _, c := range append(list, e.listTemplates()...) {
+		for _, c := range list {
 			if !yield(c, nil) {
 				return
+			}
+		}
+		var some []ipvs.Connection
+		for n := 0; n >= 0; {
+			if some, n = e.listTemplates(n, some[:0]); ctx.Err() != nil {
+				yield(ipvs.Connection{}, &ipvs.Error{Op: "read connections", Err: context.Cause(ctx)})
+				return
+			}
+			for _, c := range some {
+				if !yield(c, nil) {
+					return
+				}
 			}
 		}
 	}
@@ -101,17 +113,22 @@ func (e *Engine) listRouted(ctx context.Context) (list []ipvs.Connection, err er
 	return list, err
 }
 
-// tcpStates are IPVS's names for conntrack's states, by enum tcp_conntrack: from
-// the first packet on a connection is SYN_RECV to IPVS.
+// tcpStates are IPVS's names for conntrack's states, by enum tcp_conntrack, of a
+// connection that the client closes first (tcp_states in
+// net/netfilter/ipvs/ip_vs_proto_tcp.c): from the first packet on it is SYN_RECV
+// to IPVS, from the second FIN on TIME_WAIT.
 var tcpStates = [...]string{
-	"NONE", "SYN_RECV", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE", "SYN_RECV",
+	"NONE", "SYN_RECV", "SYN_RECV", "ESTABLISHED", "CLOSE_WAIT", "CLOSE_WAIT", "TIME_WAIT", "TIME_WAIT", "CLOSE", "SYN_RECV",
 }
 
-// sctpStates are IPVS's names for conntrack's states, by enum sctp_conntrack.
+// sctpStates are IPVS's names for conntrack's states, by enum sctp_conntrack
+// (sctp_state_name_table in net/netfilter/ipvs/ip_vs_proto_sctp.c). Conntrack
+// calls a shutdown sent that the client asked for, IPVS received.
 var sctpStates = [...]string{
-	"NONE", "CLOSED", "COOKIE_WAIT", "COOKIE_ECHOED", "ESTABLISHED", "SHUTDOWN_SENT", "SHUTDOWN_RECEIVED", "SHUTDOWN_ACK_SENT",
+	"NONE", "CLOSED", "INIT1", "C-REPLIED", "ESTABLISHED", "S-RECEIVED", "S-SENT", "S-ACK-SENT",
 }
 
+// stateName returns IPVS's name of the state of a flow.
 func stateName(ev *conntrack.Event) string {
 	name := func(names []string, state uint8) string {
 		if int(state) < len(names) {
@@ -121,7 +138,11 @@ func stateName(ev *conntrack.Event) string {
 	}
 	switch ipvs.Protocol(ev.Orig.Protocol) {
 	case ipvs.TCP:
-		return name(tcpStates[:], ev.TCPState)
+		n := name(tcpStates[:], ev.TCPState)
+		if n == "CLOSE_WAIT" && ev.ServerCloses {
+			return "FIN_WAIT"
+		}
+		return n
 	case ipvs.SCTP:
 		return name(sctpStates[:], ev.SCTPState)
 	case ipvs.UDP:
@@ -130,14 +151,21 @@ func stateName(ev *conntrack.Event) string {
 	return "NONE"
 }
 
-// listTemplates returns the templates as IPVS lists them: the client's port is
-// 0, its address masked, and a mark is in the place of the address.
-func (e *Engine) listTemplates() []ipvs.Connection {
+// someTemplates is how many numbers listTemplates looks at: packets wait for it.
+const someTemplates = 1024
+
+// listTemplates appends some of the templates to list, from number n on, as IPVS
+// lists them: the client's port is 0, its address masked, and a mark is in the
+// place of the address. It returns where to go on, -1 at the end.
+func (e *Engine) listTemplates(n int, list []ipvs.Connection) ([]ipvs.Connection, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	list := make([]ipvs.Connection, 0, len(e.templates.byKey))
-	for _, n := range e.templates.byKey {
+	to := min(n+someTemplates, len(e.templates.list))
+	for ; n < to; n++ {
 		t := &e.templates.list[n]
+		if t.server == nil || t.stale {
+			continue
+		}
 		k := t.server.service.ServiceKey
 		c := ipvs.Connection{
 			Protocol: k.Protocol, Client: netip.AddrPortFrom(t.key.client, 0), Virtual: k.Address,
@@ -148,17 +176,20 @@ func (e *Engine) listTemplates() []ipvs.Connection {
 		}
 		list = append(list, c)
 	}
-	return list
+	if to == len(e.templates.list) {
+		return list, -1
+	}
+	return list, to
 }
 
-// markAddress writes a mark as an address of the service's family, as
-// ip_vs_conn_fill_param_persist has it.
+// markAddress writes a mark as an address of the service's family, in its first
+// bytes, as ip_vs_sched_persist has it.
 func markAddress(k ipvs.ServiceKey) netip.Addr {
 	m := [4]byte{byte(k.FWMark >> 24), byte(k.FWMark >> 16), byte(k.FWMark >> 8), byte(k.FWMark)}
 	if k.Family == ipvs.IPv4 {
 		return netip.AddrFrom4(m)
 	}
 	var a [16]byte
-	copy(a[12:], m[:])
+	copy(a[:], m[:])
 	return netip.AddrFrom16(a)
 }

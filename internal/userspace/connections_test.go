@@ -74,7 +74,81 @@ func TestConnections(t *testing.T) {
 }
 
 func TestMarkAddress(t *testing.T) {
-	if got := markAddress(ipvs.MarkService(ipvs.IPv6, 0x01020304)).String(); got != "::102:304" {
-		t.Errorf("want ::102:304, got %s", got)
+	if got := markAddress(ipvs.MarkService(ipvs.IPv6, 0x01020304)).String(); got != "102:304::" {
+		t.Errorf("want 102:304::, got %s", got)
+	}
+}
+
+// TestStateName names states as IPVS would after the same packets.
+func TestStateName(t *testing.T) {
+	const client, server = 1, 2
+	for _, tt := range []struct {
+		protocol     ipvs.Protocol
+		state        uint8
+		closes       int
+		want, packet string
+	}{
+		{ipvs.TCP, 1, 0, "SYN_RECV", "SYN"},
+		{ipvs.TCP, 2, 0, "SYN_RECV", "SYN-ACK"},
+		{ipvs.TCP, 3, 0, "ESTABLISHED", "ACK"},
+		{ipvs.TCP, 4, client, "CLOSE_WAIT", "the client's FIN"},
+		{ipvs.TCP, 5, client, "CLOSE_WAIT", "its ACK"},
+		{ipvs.TCP, 4, server, "FIN_WAIT", "the server's FIN"},
+		{ipvs.TCP, 5, server, "FIN_WAIT", "its ACK"},
+		{ipvs.TCP, 6, client, "TIME_WAIT", "the server's FIN after the client's"},
+		{ipvs.TCP, 6, server, "TIME_WAIT", "the client's FIN after the server's"},
+		{ipvs.TCP, 7, client, "TIME_WAIT", "the last ACK"},
+		{ipvs.TCP, 8, 0, "CLOSE", "RST"},
+		{ipvs.TCP, 200, 0, "NONE", "of the future"},
+		{ipvs.SCTP, 2, 0, "INIT1", "INIT"},
+		{ipvs.SCTP, 3, 0, "C-REPLIED", "COOKIE ECHO"},
+		{ipvs.SCTP, 4, 0, "ESTABLISHED", "COOKIE ACK"},
+		{ipvs.SCTP, 5, 0, "S-RECEIVED", "the client's SHUTDOWN"},
+		{ipvs.SCTP, 6, 0, "S-SENT", "the server's SHUTDOWN"},
+		{ipvs.SCTP, 7, 0, "S-ACK-SENT", "SHUTDOWN ACK"},
+		{ipvs.SCTP, 1, 0, "CLOSED", "SHUTDOWN COMPLETE"},
+		{ipvs.UDP, 0, 0, "UDP", "a datagram"},
+		{47, 0, 0, "NONE", "GRE"},
+	} {
+		ev := conntrack.Event{ClientCloses: tt.closes == client, ServerCloses: tt.closes == server}
+		ev.Orig.Protocol = uint8(tt.protocol)
+		if tt.protocol == ipvs.TCP {
+			ev.TCPState = tt.state
+		} else {
+			ev.SCTPState = tt.state
+		}
+		if got := stateName(&ev); got != tt.want {
+			t.Errorf("%v after %s: want %s, got %s", tt.protocol, tt.packet, tt.want, got)
+		}
+	}
+}
+
+// TestManyTemplates lists more templates than fit under one lock, while others
+// end.
+func TestManyTemplates(t *testing.T) {
+	g := newRig(t)
+	s := ipvs.Service{ServiceKey: ipvs.MarkService(ipvs.IPv4, 4), Scheduler: "rr", Flags: ipvs.FlagPersistent,
+		Persistence: ipvs.Persistence{Timeout: time.Minute, Netmask: ipvs.NetmaskV4(netip.MustParseAddr("255.255.255.255"))}}
+	g.apply(addOp(s), add(s, "10.0.0.3:0", 1))
+	const many = 3*someTemplates + 5
+	g.engine.mu.Lock()
+	for i := range many {
+		g.engine.adoptTemplate(g.engine.model.server(1), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), time.Minute)
+	}
+	g.engine.mu.Unlock()
+	seen := map[netip.AddrPort]bool{}
+	for c, err := range g.engine.Connections(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[c.Client] = true; len(seen) == 1 {
+			// The engine works while somebody reads slowly.
+			g.engine.mu.Lock()
+			g.engine.dropTemplate(uint32(many))
+			g.engine.mu.Unlock()
+		}
+	}
+	if len(seen) != many-1 {
+		t.Errorf("want %d templates, got %d", many-1, len(seen))
 	}
 }
