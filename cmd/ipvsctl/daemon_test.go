@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"os"
 	"path/filepath"
@@ -56,6 +57,27 @@ func (b scriptBackend) Services(context.Context) ([]api.Service, error) {
 
 func (b scriptBackend) Table(context.Context) ([]api.Service, error) {
 	return answer[[]api.Service](b, "table")
+}
+
+// Connections answers those of connections.json, and fails after them if "fail"
+// is the state of the last. The query is in the file "received".
+func (b scriptBackend) Connections(_ context.Context, q api.ConnectionQuery) (iter.Seq2[api.Connection, error], error) {
+	if q.Service == "nope" {
+		return nil, fmt.Errorf("virtual service %q: %w", q.Service, api.ErrNotFound)
+	}
+	list, err := answer[[]api.Connection](b, "connections")
+	b.receive(api.File{Name: q.Service, Content: fmt.Sprintf("%v|%v|%v\n", q.Client, q.Server, q.State)})
+	return func(yield func(api.Connection, error) bool) {
+		for _, c := range list {
+			var err error
+			if c.State == "fail" {
+				err = errors.New("read connections: ENOBUFS")
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
+	}, err
 }
 
 func (b scriptBackend) Explain(_ context.Context, name string) (api.Explanation, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"iter"
 )
 
 // Errors of a Backend that have their own HTTP status, and that the errors of a
@@ -25,6 +26,11 @@ type Backend interface {
 	// Table reads what the engine holds now: every service by its key, with its
 	// real servers in the engine's order.
 	Table(ctx context.Context) ([]Service, error)
+	// Connections reads the engine's connections as they are asked for, and ends
+	// with an error or without. It is read by one goroutine, and holds up nobody
+	// while that takes its time. The error matches ErrNotFound if there is no such
+	// service.
+	Connections(ctx context.Context, q ConnectionQuery) (iter.Seq2[Connection, error], error)
 	// Explain says who would get the next connection of a service, which is named
 	// by its name or its key. The error matches ErrNotFound if there is none.
 	Explain(ctx context.Context, service string) (Explanation, error)

@@ -24,7 +24,8 @@ const maxAnswer = 256 << 20
 // closed to the caller, and context.DeadlineExceeded after the timeout. When it
 // answers with an error, that is a *StatusError.
 type Client struct {
-	// OnAnswer, if set, gets the body of every answer with status 200 as it came.
+	// OnAnswer, if set, gets the body of every answer with status 200 as it came,
+	// of a stream each line.
 	OnAnswer func(body []byte)
 
 	socket  string
@@ -156,6 +157,11 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, in any) ([]
 		return nil, c.unreachable(err)
 	}
 	defer resp.Body.Close()
+	return c.readAnswer(resp)
+}
+
+// readAnswer reads a whole answer.
+func (c *Client) readAnswer(resp *http.Response) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -17,6 +18,7 @@ type fakeBackend struct {
 	status    Status
 	services  []Service
 	table     []Service
+	conns     []Connection
 	explained Explanation
 	diagnosis Diagnosis
 	check     CheckReport
@@ -26,8 +28,11 @@ type fakeBackend struct {
 	// err, if set, is every method's answer; hook, if set, runs in each.
 	err  error
 	hook func(ctx context.Context)
+	// stream, if set, is what is read of the connections.
+	stream func(ctx context.Context) iter.Seq2[Connection, error]
 
 	mu     sync.Mutex
+	query  ConnectionQuery // the last
 	files  []File
 	writes int
 }
@@ -46,6 +51,22 @@ func (f *fakeBackend) Services(ctx context.Context) ([]Service, error) {
 
 func (f *fakeBackend) Table(ctx context.Context) ([]Service, error) {
 	return f.table, f.call(ctx)
+}
+
+func (f *fakeBackend) Connections(ctx context.Context, q ConnectionQuery) (iter.Seq2[Connection, error], error) {
+	f.mu.Lock()
+	f.query = q
+	f.mu.Unlock()
+	if err := f.call(ctx); err != nil || f.stream == nil {
+		return func(yield func(Connection, error) bool) {
+			for _, c := range f.conns {
+				if !yield(c, nil) {
+					return
+				}
+			}
+		}, err
+	}
+	return f.stream(ctx), nil
 }
 
 func (f *fakeBackend) Explain(ctx context.Context, name string) (Explanation, error) {
@@ -101,6 +122,7 @@ func (f *fakeBackend) Reconcile(ctx context.Context) (ReconcileResult, error) {
 func testLimits() limits {
 	l := defaultLimits
 	l.header, l.read, l.write, l.handle = 200*time.Millisecond, 400*time.Millisecond, time.Second, 500*time.Millisecond
+	l.stream, l.stall = 20*time.Second, 500*time.Millisecond
 	l.grace = 100 * time.Millisecond
 	return l
 }
@@ -116,6 +138,7 @@ func serve(t *testing.T, b Backend, o Options, lim limits) (socket string) {
 	}
 	s := NewServer(b, o)
 	s.limits = lim
+	s.files, s.streams = make(chan struct{}, lim.files), make(chan struct{}, lim.streams)
 	stop := run(t, s, l)
 	t.Cleanup(func() {
 		if err := stop(); err != nil {

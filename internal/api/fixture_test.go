@@ -47,6 +47,13 @@ func fixture() *fakeBackend {
 			{Key: "UDP 192.0.2.9:53", Foreign: true, Protocol: "UDP", Address: "192.0.2.9:53", Family: "ipv4", Scheduler: "rr"},
 		},
 		table: []Service{{Key: "TCP 192.0.2.10:80", Protocol: "TCP", Address: "192.0.2.10:80", Family: "ipv4", Scheduler: "wlc"}},
+		conns: []Connection{
+			{
+				Service: "web", Protocol: "TCP", Client: "198.51.100.1:40000", Virtual: "192.0.2.10:80", RealServer: "10.0.0.2:8080",
+				State: "ESTABLISHED", ExpiresSeconds: 899, PersistenceEngine: "sip", PersistenceData: "call<1>",
+			},
+			{Protocol: "IP", Client: "198.51.100.0:0", Virtual: "FWM 7", RealServer: "10.0.0.2:0", State: "NONE", Template: true},
+		},
 		explained: Explanation{
 			Service: "web", Key: "TCP 192.0.2.10:80", Scheduler: "wlc", Compares: "connections / weight",
 			Next: "10.0.0.2:80", Why: "the least score",

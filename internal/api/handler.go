@@ -31,7 +31,11 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	allowed := map[string]string{}
 	for _, rt := range s.routes() {
-		mux.Handle(rt.method+" "+rt.path, s.answer(rt))
+		h := rt.stream
+		if h == nil {
+			h = s.answer(rt)
+		}
+		mux.Handle(rt.method+" "+rt.path, h)
 		allowed[rt.path] = rt.method
 	}
 	for p, method := range allowed {
@@ -63,8 +67,8 @@ func (s *Server) requirePlainPath(next http.Handler) http.Handler {
 }
 
 // answer runs one route and writes what it returns.
-func (s *Server) answer(rt route) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) answer(rt route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if rt.write {
 			peer, _ := peerFrom(r.Context())
 			s.log.Info("control request", "request", rt.method+" "+rt.path, "uid", peer.UID, "pid", peer.PID)
@@ -79,7 +83,7 @@ func (s *Server) answer(rt route) http.Handler {
 			return
 		}
 		s.write(w, http.StatusOK, v)
-	})
+	}
 }
 
 // authorize lets allowed peers through.

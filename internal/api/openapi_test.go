@@ -32,7 +32,7 @@ type content map[string]struct{ Schema schema }
 type operation struct {
 	OperationID string
 	Summary     string
-	Parameters  []struct{ Name string }
+	Parameters  []struct{ Name, In string }
 	RequestBody *struct{ Content content }
 	Responses   map[string]struct {
 		Ref     string `json:"$ref"`
@@ -46,6 +46,14 @@ type openAPI struct {
 		Responses map[string]struct{ Content content }
 		Schemas   map[string]schema
 	}
+}
+
+// answer returns the content type and the schema of the answer.
+func (op operation) answer() (contentType string, s schema) {
+	for contentType, c := range op.Responses["200"].Content {
+		return contentType, c.Schema
+	}
+	return "", schema{}
 }
 
 func readOpenAPI(t *testing.T) openAPI {
@@ -149,7 +157,7 @@ func TestOpenAPISchemas(t *testing.T) {
 		}
 	}
 	for _, v := range []any{
-		Version{}, Status{}, Service{}, Explanation{}, Diagnosis{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
+		Version{}, Status{}, Service{}, Connection{}, Explanation{}, Diagnosis{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
 	} {
 		check(reflect.TypeOf(v))
 	}
@@ -164,17 +172,18 @@ func TestOpenAPISchemas(t *testing.T) {
 // the client's methods.
 func TestOpenAPIRoutes(t *testing.T) {
 	answers := map[string][2]string{ // request body, answer
-		"version":   {"", "Version"},
-		"status":    {"", "Status"},
-		"services":  {"", "array of Service"},
-		"table":     {"", "array of Service"},
-		"explain":   {"", "Explanation"},
-		"doctor":    {"", "Diagnosis"},
-		"service":   {"", "Service"},
-		"check":     {"File", "CheckReport"},
-		"diff":      {"File", "Plan"},
-		"reload":    {"", "ReloadResult"},
-		"reconcile": {"", "ReconcileResult"},
+		"version":     {"", "Version"},
+		"status":      {"", "Status"},
+		"services":    {"", "array of Service"},
+		"table":       {"", "array of Service"},
+		"connections": {"", "lines of Connection"},
+		"explain":     {"", "Explanation"},
+		"doctor":      {"", "Diagnosis"},
+		"service":     {"", "Service"},
+		"check":       {"File", "CheckReport"},
+		"diff":        {"File", "Plan"},
+		"reload":      {"", "ReloadResult"},
+		"reconcile":   {"", "ReconcileResult"},
 	}
 	doc := readOpenAPI(t)
 	var want, got []string
@@ -191,12 +200,28 @@ func TestOpenAPIRoutes(t *testing.T) {
 			if op.RequestBody != nil {
 				body = op.RequestBody.Content["application/json"].Schema.describe()
 			}
-			pair := [2]string{body, op.Responses["200"].Content["application/json"].Schema.describe()}
+			contentType, s := op.answer()
+			answer := s.describe()
+			if contentType == linesType {
+				answer = "lines of " + answer
+			}
+			pair := [2]string{body, answer}
 			if pair != answers[op.OperationID] {
 				t.Errorf("%s: want %q, got %q", name, answers[op.OperationID], pair)
 			}
-			if strings.Contains(path, "{") != (len(op.Parameters) == 1) {
-				t.Errorf("%s: parameters %v", name, op.Parameters)
+			query := map[string]bool{}
+			for _, param := range op.Parameters {
+				if strings.Contains(path, "{"+param.Name+"}") != (param.In == "path") {
+					t.Errorf("%s: parameter %s in %s", name, param.Name, param.In)
+				}
+				query[param.Name] = param.In == "query"
+			}
+			if want := (ConnectionQuery{"a", endpoint("::1"), endpoint("::1"), "UDP"}).values(); path == "/v1/connections" {
+				for p := range want {
+					if !query[p] {
+						t.Errorf("%s: no parameter %s", name, p)
+					}
+				}
 			}
 			for code, r := range op.Responses {
 				if _, ok := doc.Components.Responses[code]; code != "200" && (!ok || r.Ref != "#/components/responses/"+code) {
@@ -231,11 +256,14 @@ func TestAnswersKeepToOpenAPI(t *testing.T) {
 			continue
 		}
 		_, _, body := request(t, socket, "GET", path, "", "")
-		var v any
-		if err := json.Unmarshal([]byte(body), &v); err != nil {
-			t.Fatalf("%s: %v", path, err)
+		_, s := op.answer()
+		for line := range strings.Lines(body) { // one, but of a stream
+			var v any
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			doc.validate(t, op.OperationID, s, v)
 		}
-		doc.validate(t, op.OperationID, op.Responses["200"].Content["application/json"].Schema, v)
 	}
 }
 

@@ -18,22 +18,28 @@ type route struct {
 	method, path string
 	// write marks what changes the table; it is logged with its peer.
 	write bool
-	serve func(r *http.Request) (any, error)
+	// serve returns the answer, or stream sends it.
+	serve  func(r *http.Request) (any, error)
+	stream http.HandlerFunc
 }
 
 func (s *Server) routes() []route {
+	read := func(path string, serve func(*http.Request) (any, error)) route {
+		return route{method: "GET", path: path, serve: serve}
+	}
 	return []route{
-		{"GET", "/v1/version", false, s.version},
-		{"GET", "/v1/status", false, s.status},
-		{"GET", "/v1/services", false, s.services},
-		{"GET", "/v1/services/{name}", false, s.service},
-		{"GET", "/v1/services/{name}/explain", false, s.explain},
-		{"GET", "/v1/table", false, s.table},
-		{"GET", "/v1/doctor", false, s.doctor},
-		{"POST", "/v1/check", false, s.check},
-		{"POST", "/v1/diff", false, s.diff},
-		{"POST", "/v1/reload", true, s.reload},
-		{"POST", "/v1/reconcile", true, s.reconcile},
+		read("/v1/version", s.version),
+		read("/v1/status", s.status),
+		read("/v1/services", s.services),
+		read("/v1/services/{name}", s.service),
+		read("/v1/services/{name}/explain", s.explain),
+		read("/v1/table", s.table),
+		{method: "GET", path: "/v1/connections", stream: s.streamConnections},
+		read("/v1/doctor", s.doctor),
+		{method: "POST", path: "/v1/check", serve: s.check},
+		{method: "POST", path: "/v1/diff", serve: s.diff},
+		{method: "POST", path: "/v1/reload", write: true, serve: s.reload},
+		{method: "POST", path: "/v1/reconcile", write: true, serve: s.reconcile},
 	}
 }
 

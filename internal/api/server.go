@@ -28,35 +28,45 @@ type Server struct {
 	limits  limits
 	// files holds a token for each request with a file that is being served.
 	files chan struct{}
+	// streams holds a token for each stream of connections.
+	streams chan struct{}
 }
 
 // limits bound what one client can take of the daemon.
 type limits struct {
-	// files are the requests with a file that are served at once.
-	conns, files int
-	body         int64
+	// files are the requests with a file that are served at once, streams those of
+	// connections.
+	conns, files, streams int
+	body                  int64
 	// header, read and write are the time for the header, the whole request and
 	// everything up to the end of the answer; handle is the backend's share.
 	header, read, write, handle time.Duration
+	// stream is the time for a whole stream, stall how long its client may take
+	// nothing of it.
+	stream, stall time.Duration
 	// grace is how long a stop waits for answers in flight.
 	grace time.Duration
 }
 
 var defaultLimits = limits{
-	conns:  64,
-	files:  2,
-	body:   16 << 20,
-	header: 5 * time.Second,
-	read:   15 * time.Second,
-	write:  90 * time.Second,
-	handle: time.Minute,
-	grace:  time.Second,
+	conns:   64,
+	files:   2,
+	streams: 4,
+	body:    16 << 20,
+	header:  5 * time.Second,
+	read:    15 * time.Second,
+	write:   90 * time.Second,
+	handle:  time.Minute,
+	stream:  10 * time.Minute,
+	stall:   30 * time.Second,
+	grace:   time.Second,
 }
 
 // NewServer returns a server that asks and tells the backend.
 func NewServer(b Backend, o Options) *Server {
 	s := &Server{backend: b, log: o.Logger, allow: o.Allow, limits: defaultLimits}
 	s.files = make(chan struct{}, s.limits.files)
+	s.streams = make(chan struct{}, s.limits.streams)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

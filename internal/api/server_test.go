@@ -60,6 +60,8 @@ func TestRoutes(t *testing.T) {
 		{"status", "GET", "/v1/status", "", "", 200},
 		{"services", "GET", "/v1/services", "", "", 200},
 		{"table", "GET", "/v1/table", "", "", 200},
+		{"connections", "GET", "/v1/connections", "", "", 200},
+		{"connections of a query", "GET", "/v1/connections?service=FWM%207&client=[2001:db8::1]:40000&server=10.0.0.0/8&state=fin_wait", "", "", 200},
 		{"explain", "GET", "/v1/services/web/explain", "", "", 200},
 		{"explain no such service", "GET", "/v1/services/nope/explain", "", "", 404},
 		{"doctor", "GET", "/v1/doctor", "", "", 200},
@@ -73,6 +75,12 @@ func TestRoutes(t *testing.T) {
 		{"reload", "POST", "/v1/reload", "", "", 200},
 		{"reconcile", "POST", "/v1/reconcile", "", "", 200},
 
+		{"connections of a wrong address", "GET", "/v1/connections?client=192.0.2", "", "", 400},
+		{"connections of a wrong prefix", "GET", "/v1/connections?server=192.0.2.0/33", "", "", 400},
+		{"connections of a wrong state", "GET", "/v1/connections?state=OPEN", "", "", 400},
+		{"connections of two states", "GET", "/v1/connections?state=UDP&state=NONE", "", "", 400},
+		{"connections of an unknown parameter", "GET", "/v1/connections?vip=192.0.2.10", "", "", 400},
+		{"connections of a broken query", "GET", "/v1/connections?client=%zz", "", "", 400},
 		{"no such resource", "GET", "/v1/nope", "", "", 404},
 		{"root", "GET", "/", "", "", 404},
 		{"other version", "GET", "/v2/status", "", "", 404},
@@ -101,15 +109,21 @@ func TestRoutes(t *testing.T) {
 		if code != tt.code {
 			t.Errorf("%s: want status %d, got %d: %s", tt.name, tt.code, code, body)
 		}
-		if ct := header.Get("Content-Type"); ct != jsonType {
-			t.Errorf("%s: want content type %q, got %q", tt.name, jsonType, ct)
+		wantType := jsonType
+		if tt.code == 200 && strings.HasPrefix(tt.path, "/v1/connections") {
+			wantType = linesType
+		}
+		if ct := header.Get("Content-Type"); ct != wantType {
+			t.Errorf("%s: want content type %q, got %q", tt.name, wantType, ct)
 		}
 		if allow := header.Get("Allow"); (allow != "") != (code == 405) {
 			t.Errorf("%s: status %d with Allow %q", tt.name, code, allow)
 		}
 		fmt.Fprintf(&got, "# %s\n%s %s\n%d\n", tt.name, tt.method, tt.path, code)
-		if err := json.Indent(&got, []byte(body), "", "  "); err != nil {
-			t.Errorf("%s: %v: %q", tt.name, err, body)
+		for line := range strings.Lines(body) {
+			if err := json.Indent(&got, []byte(line), "", "  "); err != nil {
+				t.Errorf("%s: %v: %q", tt.name, err, body)
+			}
 		}
 		got.WriteByte('\n')
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"iter"
 	"net/netip"
 	"time"
 
@@ -25,6 +26,8 @@ type Engine interface {
 	reconcile.Table
 	// Counts returns the weight and the connection counts of every real server.
 	Counts(ctx context.Context) ([]ipvs.DestinationCounts, error)
+	// Connections streams the connection table. A slow reader holds up nothing.
+	Connections(ctx context.Context) iter.Seq2[ipvs.Connection, error]
 	// Timeouts returns the global timeouts, SetTimeouts changes those that are
 	// not zero.
 	Timeouts(ctx context.Context) (ipvs.Timeouts, error)

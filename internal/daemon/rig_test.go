@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -179,8 +180,13 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// engine is the fake table with the fast counts of the kernel.
+// engine is the fake table with the fast counts of the kernel, and no
+// connections.
 type engine struct{ *ipvstest.Fake }
+
+func (e engine) Connections(context.Context) iter.Seq2[ipvs.Connection, error] {
+	return func(func(ipvs.Connection, error) bool) {}
+}
 
 func (e engine) Counts(ctx context.Context) ([]ipvs.DestinationCounts, error) {
 	table, err := e.Table(ctx)
