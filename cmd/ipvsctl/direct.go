@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/lbd-project/lbd/internal/api"
@@ -13,6 +14,7 @@ import (
 // kernelTable is what --direct needs of an ipvs.Client.
 type kernelTable interface {
 	Table(ctx context.Context) ([]ipvs.TableEntry, error)
+	Connections(ctx context.Context) iter.Seq2[ipvs.Connection, error]
 	Close() error
 }
 
@@ -26,16 +28,14 @@ func openKernel() (kernelTable, error) {
 
 // direct reads the kernel's table past lbd. It writes nothing.
 func (a *app) direct(ctx context.Context) ([]api.Service, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
 	table, err := a.openKernel()
 	if err != nil {
 		return nil, fmt.Errorf("look at the kernel: %w", err)
 	}
 	defer table.Close()
-	entries, err := table.Table(ctx)
+	entries, err := a.readTable(ctx, table)
 	if err != nil {
-		return nil, fmt.Errorf("look at the kernel: %w", err)
+		return nil, err
 	}
 	slices.SortFunc(entries, func(a, b ipvs.TableEntry) int { return a.ServiceKey.Compare(b.ServiceKey) })
 	services := make([]api.Service, len(entries))
@@ -43,6 +43,17 @@ func (a *app) direct(ctx context.Context) ([]api.Service, error) {
 		services[i] = api.TableService(e)
 	}
 	return services, nil
+}
+
+// readTable reads the kernel's services.
+func (a *app) readTable(ctx context.Context, table kernelTable) ([]ipvs.TableEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	entries, err := table.Table(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look at the kernel: %w", err)
+	}
+	return entries, nil
 }
 
 // listDirect lists the kernel's table, or the service of it with this key or

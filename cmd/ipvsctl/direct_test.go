@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,7 +20,18 @@ import (
 // fakeKernel is a table that counts its closes.
 type fakeKernel struct {
 	*ipvstest.Fake
+	conns  []ipvs.Connection
 	closed int
+}
+
+func (f *fakeKernel) Connections(context.Context) iter.Seq2[ipvs.Connection, error] {
+	return func(yield func(ipvs.Connection, error) bool) {
+		for _, c := range f.conns {
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (f *fakeKernel) Close() error {
@@ -141,5 +154,46 @@ func TestListDirectErrors(t *testing.T) {
 	code = a.run(context.Background(), []string{"list", "--direct"})
 	if want := "ipvsctl: look at the kernel: open: IPVS not available: is ip_vs loaded?\n"; code != exitFailed || e.String() != want {
 		t.Errorf("want %q, got %d %q", want, code, e.String())
+	}
+}
+
+func TestConnectionsDirect(t *testing.T) {
+	f := kernelWithTwoServices(t)
+	conn := func(p ipvs.Protocol, client, virtual, server, state string) ipvs.Connection {
+		ap := netip.MustParseAddrPort
+		return ipvs.Connection{Protocol: p, Client: ap(client), Virtual: ap(virtual), Server: ap(server), State: state, Expires: 90 * time.Second}
+	}
+	f.conns = []ipvs.Connection{
+		conn(ipvs.TCP, "198.51.100.1:40000", "192.0.2.10:80", "10.0.0.2:80", "ESTABLISHED"),
+		conn(0, "198.51.100.0:0", "0.0.0.7:0", "10.0.0.2:0", "NONE"),
+		conn(ipvs.UDP, "198.51.100.1:40000", "192.0.2.10:53", "10.0.0.3:53", "UDP"),
+	}
+	const titles = "PROTO  CLIENT              VIRTUAL        REAL SERVER  STATE        EXPIRES  SERVICE\n"
+	const web = "TCP    198.51.100.1:40000  192.0.2.10:80  10.0.0.2:80  ESTABLISHED    1m30s  TCP 192.0.2.10:80\n"
+	const mark = "IP     198.51.100.0:0      FWM 7          10.0.0.2:0   NONE           1m30s  FWM 7\n"
+	const udp = "UDP    198.51.100.1:40000  192.0.2.10:53  10.0.0.3:53  UDP            1m30s  -\n"
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, titles + web + mark + udp},
+		{[]string{"TCP 192.0.2.10:80"}, titles + web},
+		{[]string{"-o", "json", "--state", "none"}, `{"service":"FWM 7","protocol":"IP","client":"198.51.100.0:0","virtual":"FWM 7",` +
+			`"real_server":"10.0.0.2:0","state":"NONE","expires_seconds":90,"template":true}` + "\n"},
+		{[]string{"--client", "192.0.2.1"}, "no connections\n"},
+	} {
+		code, out, errOut := runDirect(t, f, append([]string{"connections", "--direct"}, tt.args...)...)
+		if diff := cmp.Diff(tt.want, out); diff != "" || code != exitDone || errOut != "" {
+			t.Errorf("%q: exit status %d, %s (-want +got):\n%s", tt.args, code, errOut, diff)
+		}
+	}
+	code, out, errOut := runDirect(t, f, "connections", "--direct", "web")
+	if want := "ipvsctl: virtual service \"web\": not found in the kernel\n"; code != exitFailed || out != "" || errOut != want {
+		t.Errorf("want %d %q, got %d %q %q", exitFailed, want, code, out, errOut)
+	}
+	f.SetAvailable(false)
+	code, _, errOut = runDirect(t, f, "connections", "--direct")
+	if code != exitFailed || !strings.HasPrefix(errOut, "ipvsctl: look at the kernel: ") {
+		t.Errorf("no IPVS: got %d %q", code, errOut)
 	}
 }

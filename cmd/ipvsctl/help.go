@@ -94,6 +94,9 @@ func optionText(f *pflag.Flag) (value, usage string) {
 	if f.Value.Type() == "bool" {
 		return "", usage
 	}
+	if f.DefValue == "" {
+		return value, usage
+	}
 	return value, fmt.Sprintf("%s (default %s)", usage, f.DefValue)
 }
 

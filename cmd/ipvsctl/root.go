@@ -58,6 +58,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.statusCommand(),
 		a.listCommand(),
+		a.connectionsCommand(),
 		a.explainCommand(),
 		a.doctorCommand(),
 		a.checkCommand(),

@@ -18,6 +18,8 @@ type table struct {
 	// paint colours a cell by its text, after it was aligned; nil for none.
 	paint func(column int, text string) string
 	rows  [][]string
+	// widths are of the columns, at least; they grow.
+	widths []int
 }
 
 // row adds a row.
@@ -31,17 +33,18 @@ func (t *table) row(cells ...string) {
 // line adds a row that takes part in no column.
 func (t *table) line(text string) { t.rows = append(t.rows, []string{printable(text)}) }
 
+// write prints the rows and forgets them. Those that follow get columns of the
+// same widths where they fit, so that a long table can be printed in parts.
 func (t *table) write(w io.Writer) {
-	var widths []int
 	for _, row := range t.rows {
 		if len(row) == 1 {
 			continue
 		}
 		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
+			if i == len(t.widths) {
+				t.widths = append(t.widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(c))
 		}
 	}
 	var b strings.Builder
@@ -56,7 +59,7 @@ func (t *table) write(w io.Writer) {
 			if len(row) == 1 {
 				break
 			}
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c))
+			pad := strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(c))
 			text := c
 			if t.paint != nil {
 				text = t.paint(i, c)
@@ -74,6 +77,7 @@ func (t *table) write(w io.Writer) {
 		}
 		io.WriteString(w, strings.TrimRight(b.String(), " ")+"\n")
 	}
+	t.rows = t.rows[:0]
 }
 
 // printable replaces what could steer a terminal or break a line.

@@ -30,6 +30,14 @@ func span(seconds float64) string {
 	return fmt.Sprintf("%ds", s)
 }
 
+// wholeSpan is span of what is known in whole seconds: "4s".
+func wholeSpan(seconds int) string {
+	if seconds < 10 {
+		return strconv.Itoa(seconds) + "s"
+	}
+	return span(float64(seconds))
+}
+
 // latency prints how long a probe took: "0.31ms", "12ms", "1.5s".
 func latency(seconds float64) string {
 	ms := seconds * 1000
