@@ -28,6 +28,9 @@ type Abilities struct {
 	// CTTimeout gives flows IPVS's time-outs; else they have connection
 	// tracking's.
 	CTTimeout error
+	// Fib tells this host's addresses from others; else a chain in the forward hook
+	// keeps back what real servers send that belongs to no flow.
+	Fib error
 	// OnePacket schedules each datagram by itself.
 	OnePacket error
 	// Route is direct routing.
@@ -105,6 +108,9 @@ func (r *Rules) discover() error {
 	}
 	r.able.Tunnel = unable("tunnels", tunnel.Probe())
 	r.able.CTTimeout = unable("ct timeout", r.probeTimeout())
+	for _, f := range []ipvs.Family{ipvs.IPv4, ipvs.IPv6} {
+		r.able.Fib = errors.Join(r.able.Fib, unable("fib", r.probe(f, exprs{newTable(&r.opts, &r.able, f).localDestination()})))
+	}
 	return nil
 }
 

@@ -102,7 +102,7 @@ func TestNetnsAdopt(t *testing.T) {
 	if err := r.Apply(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	want := handles(t, r)
+	want := handles(t, r, "")
 	nft(t, r, "add element ip lbd templates { 1 . 198.51.100.7 timeout 60s : 0x100 }")
 
 	second, err := Open(t.Context(), r.opts)
@@ -114,7 +114,7 @@ func TestNetnsAdopt(t *testing.T) {
 	if err := second.Apply(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	if got := handles(t, r); !cmp.Equal(want, got) {
+	if got := handles(t, r, ""); !cmp.Equal(want, got) {
 		t.Errorf("base chains were made anew (-want +got)\n%s", cmp.Diff(want, got))
 	}
 	list := nft(t, r, "list", "table", "ip", "lbd")
@@ -129,13 +129,66 @@ func TestNetnsAdopt(t *testing.T) {
 	}
 }
 
-// handles are the handles of the base chains of table ip lbd.
-func handles(t *testing.T, r *Rules) []string {
+// TestNetnsAdoptOlder takes over the chains of an older lbd, and those for services
+// that are gone: the first Apply deletes what is of no use, a later one does not.
+func TestNetnsAdoptOlder(t *testing.T) {
+	r := openEmpty(t, Options{FailOpen: true})
+	nft(t, r, `table ip lbd {
+		set services { type ipv4_addr . inet_proto . inet_service; elements = { 192.0.2.99 . tcp . 80 }; }
+		chain schedule { ip daddr . meta l4proto . th dport @services drop; }
+		chain settle { ct state new drop; }
+		chain schedule_prerouting { type filter hook prerouting priority -140; ct state != new return; jump schedule; }
+		chain settle_prerouting { type filter hook prerouting priority -139; jump settle; }
+		chain settle_output { type filter hook output priority -139; jump settle; }
+		chain answers_forward { type filter hook forward priority 0; ct state established,related return; }
+	}`)
+	kept := handles(t, r, "schedule_prerouting")
+	base := func() []string { return handles(t, r, "") }
+	apply := func(r *Rules, s Spec) {
+		t.Helper()
+		if err := r.Apply(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := r.Intact(t.Context()); !ok || err != nil {
+			t.Errorf("intact: %v, %v", ok, err)
+		}
+	}
+	apply(r, bothVersions())
+	if got := handles(t, r, "schedule_prerouting"); !slices.Equal(kept, got) {
+		t.Errorf("a base chain that stays was made anew: want %q, got %q", kept, got)
+	}
+	want := base()
+	if list := nft(t, r, "list", "table", "ip", "lbd"); len(want) != 4 || strings.Contains(list, "settle") || strings.Contains(list, "192.0.2.99") {
+		t.Errorf("left of the older table:\n%s", list)
+	}
+	apply(r, routed())
+	all := base()
+	r.forget()
+	apply(r, bothVersions())
+	if got := base(); len(all) <= len(want) || !slices.Equal(all, got) {
+		t.Errorf("base chains were deleted while lbd lives: want %q, got %q", all, got)
+	}
+	next, err := Open(t.Context(), r.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	apply(next, bothVersions())
+	if got := base(); !slices.Equal(want, got) {
+		t.Errorf("the next lbd: want %q, got %q", want, got)
+	}
+}
+
+// handles are the handles of the base chains of table ip lbd, or of one of them.
+func handles(t *testing.T, r *Rules, name string) []string {
 	t.Helper()
 	list := nft(t, r, "-a", "list", "table", "ip", "lbd")
 	found := regexp.MustCompile(`chain (\w+) \{ # handle \d+\s+type`).FindAllString(list, -1)
-	if len(found) < 7 {
-		t.Fatalf("base chains: want 7, got %q", found)
+	if name != "" {
+		found = slices.DeleteFunc(found, func(s string) bool { return !strings.Contains(s, " "+name+" ") })
+	}
+	if len(found) == 0 {
+		t.Fatalf("no base chain %s in\n%s", name, list)
 	}
 	return found
 }

@@ -10,26 +10,29 @@ import (
 const (
 	chainScheduleIn  = "schedule_prerouting"
 	chainScheduleOut = "schedule_output"
-	chainSettleIn    = "settle_prerouting"
+	chainSettleIn    = "settle_prerouting" // with stateless services alone
 	chainSettleOut   = "settle_output"
-	chainTranslate   = "translate_prerouting"
+	chainTranslateIn = "translate_prerouting"
 	chainTranslateO  = "translate_output"
-	chainForward     = "answers_forward"
+	chainForward     = "answers_forward" // without fib alone
 
-	chainSchedule = "schedule" // new flows of services to the queue
-	chainSettle   = "settle"   // what the queue left undone
-	chainNew      = "settle_new"
-	chainDraw     = "draw"      // the priority, a number, becomes a mark
-	chainPick     = "pick"      // the priority becomes the mark
-	chainSignals  = "signals"   // requests and responses
-	chainRefuse   = "refuse"    // no real server
-	chainConnect  = "translate" // mark to real server
-	chainKeep     = "keep_mark" // the mark into a connection mark of others
+	chainTracked   = "tracked"            // packets of known flows that change something
+	chainSignals   = "signals"            // requests and responses
+	chainStray     = "stray"              // what connection tracking cannot translate
+	chainTranslate = "translate"          // mark to real server
+	chainUndecided = "translate_unmarked" // what the queue left undone
+	chainFallback  = "fallback"           // a service finds its own chain
+	chainDraw      = "draw"               // the priority, a number, becomes a mark
+	chainPick      = "pick"               // the priority becomes the mark
+	chainRefuse    = "refuse"             // no real server
+	chainKeep      = "keep_mark"          // the mark into a connection mark of others
 )
 
 // Priorities. lbd's chains run after connection tracking (-200) and the mangle
-// chains of others (-150), and before the translation of addresses (-100). A
-// verdict from the queue ends its base chain, so settling is a later one.
+// chains of others (-150), and where addresses are translated (-100). A verdict
+// from the queue ends its base chain, so what it left undone is done in a later
+// one: in those of translation, which see the first packet of each flow alone,
+// and for stateless services, which those never see, in one before.
 const (
 	prioritySchedule  = -140
 	prioritySettle    = -139
@@ -51,22 +54,23 @@ func (t *table) chains(s *shape) []chain {
 	filter, nat := nftables.ChainTypeFilter, nftables.ChainTypeNAT
 	in, out, fwd := nftables.ChainHookPrerouting, nftables.ChainHookOutput, nftables.ChainHookForward
 	chains := []chain{
-		{name: chainSchedule, rules: t.scheduleRules()},
 		{name: chainKeep, rules: t.keepRules()},
-		{name: chainConnect, rules: t.translateRules(s)},
 		{name: chainRefuse, rules: t.refuseRules()},
 		{name: chainPick, rules: t.pickRules(s)},
 		{name: chainDraw, rules: t.drawRules()},
-		{name: chainNew, rules: t.newRules(s)},
+		{name: chainFallback, rules: t.fallbackRules()},
+		{name: chainUndecided, rules: t.undecidedRules(s)},
+		{name: chainTranslate, rules: t.translateRules(s)},
 		{name: chainSignals, rules: t.signalRules()},
-		{name: chainSettle, rules: t.settleRules(s)},
-		{chainScheduleIn, in, filter, prioritySchedule, t.undecidedRules(s, false)},
-		{chainScheduleOut, out, filter, prioritySchedule, t.undecidedRules(s, true)},
-		{chainSettleIn, in, filter, prioritySettle, []exprs{jump(chainSettle)}},
-		{chainSettleOut, out, filter, prioritySettle, t.settleOutRules(s)},
-		{chainTranslate, in, nat, priorityTranslate, []exprs{jump(chainConnect)}},
-		{chainTranslateO, out, nat, priorityTranslate, []exprs{jump(chainConnect)}},
-		{chainForward, fwd, filter, priorityForward, t.forwardRules()},
+		{name: chainTracked, rules: t.trackedRules(s)},
+		{name: chainStray, rules: t.strayRules()},
+		{chainScheduleIn, in, filter, prioritySchedule, t.firstRules(s, false)},
+		{chainScheduleOut, out, filter, prioritySchedule, t.firstRules(s, true)},
+		{chainTranslateIn, in, nat, priorityTranslate, []exprs{jump(chainTranslate)}},
+		{chainTranslateO, out, nat, priorityTranslate, []exprs{jump(chainTranslate)}},
+	}
+	if t.able.Fib != nil {
+		chains = append(chains, chain{chainForward, fwd, filter, priorityForward, t.forwardRules()})
 	}
 	if s.stateless {
 		return append(t.statelessChains(s), chains...)
@@ -74,25 +78,8 @@ func (t *table) chains(s *shape) []chain {
 	return chains
 }
 
-// settleOutRules begin settling in the output hook.
-func (t *table) settleOutRules(s *shape) []exprs {
-	if !s.stateless {
-		return []exprs{jump(chainSettle)}
-	}
-	isNew := ctHas(expr.CtKeySTATE, expr.CtStateBitNEW)
-	return []exprs{
-		// ct state untracked goto settle_local
-		ofHost(chainSettleLocal),
-		// ct state new ip daddr . meta l4proto . th dport @untracked return
-		// ct state new ip daddr . meta l4proto @untracked_any return
-		//
-		// As in schedule_output.
-		rule(isNew, t.service(), in(setUntracked), verdict(expr.VerdictReturn)),
-		rule(isNew, t.portless(), in(setUntrackedAny), verdict(expr.VerdictReturn)),
-		// jump settle
-		jump(chainSettle),
-	}
-}
+// knownStates are the states of packets of flows that were decided.
+const knownStates = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
 
 // undecided are the states of packets that may need a decision.
 func (s *shape) undecided() uint32 {
@@ -102,53 +89,64 @@ func (s *shape) undecided() uint32 {
 	return expr.CtStateBitNEW
 }
 
-// undecidedRules begin the schedule chains: only flows without a decision go on.
-func (t *table) undecidedRules(s *shape, output bool) []exprs {
+// firstRules are what every packet meets, and most meet nothing else: a packet of
+// a known flow leaves with the first rule, unless it changes something. What
+// belongs to no flow yet may go to the queue.
+func (t *table) firstRules(s *shape, output bool) []exprs {
+	known := ctHas(expr.CtKeySTATE, knownStates)
 	var rules []exprs
-	if s.stateless {
-		const tracked = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
-		// ct state established,related return
-		rules = append(rules, rule(ctHas(expr.CtKeySTATE, tracked), verdict(expr.VerdictReturn)))
-		if output {
-			rules = append(rules,
-				// ct state untracked goto schedule_local
-				ofHost(chainScheduleLocal),
-				// ip daddr . meta l4proto . th dport @untracked return
-				// ip daddr . meta l4proto @untracked_any return
-				//
-				// A client on this host: see untrackLocalRules.
-				rule(t.service(), in(setUntracked), verdict(expr.VerdictReturn)),
-				rule(t.portless(), in(setUntrackedAny), verdict(expr.VerdictReturn)),
-			)
-		} else {
-			// jump known
-			rules = append(rules, jump(chainKnown))
-		}
+	if !s.dead && !s.signals {
+		// ct state established,related @th,96,32 & 0x70000 == 0 accept
+		//
+		// Neither FIN, SYN nor RST. In other protocols these bits are anything, which
+		// costs them a few rules more.
+		rules = append(rules, rule(known, tcpFlagsFast(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept)))
 	}
-	return append(rules,
-		// ct state != new return
-		// ct state != new,untracked return
-		rule(ctIs(expr.CtKeySTATE, s.undecided(), 0), verdict(expr.VerdictReturn)),
-		// ct status confirmed return
+	// ct state established,related goto tracked
+	rules = append(rules, rule(known, goTo(chainTracked)))
+	astray := goTo(chainStray)
+	if output {
+		astray = verdict(expr.VerdictAccept)
+	}
+	switch {
+	case s.stateless && output:
+		rules = append(rules,
+			// ct state untracked goto schedule_local
+			ofHost(chainScheduleLocal),
+			// ip daddr . meta l4proto . th dport @untracked accept
+			// ip daddr . meta l4proto @untracked_any accept
+			//
+			// A client on this host: see untrackLocalRules.
+			rule(t.service(), in(setUntracked), verdict(expr.VerdictAccept)),
+			rule(t.portless(), in(setUntrackedAny), verdict(expr.VerdictAccept)),
+		)
+	case s.stateless:
+		// jump known
+		rules = append(rules, jump(chainKnown))
+	}
+	rules = append(rules,
+		// ct state != new goto stray
+		// ct state != new,untracked goto stray
+		rule(ctIs(expr.CtKeySTATE, s.undecided(), 0), astray),
+		// ct status confirmed accept
 		//
 		// Retransmissions, and datagrams of a flow without an answer.
-		rule(ctHas(expr.CtKeySTATUS, ctConfirmed), verdict(expr.VerdictReturn)),
-		// jump schedule
-		jump(chainSchedule),
+		rule(ctHas(expr.CtKeySTATUS, ctConfirmed), verdict(expr.VerdictAccept)),
 	)
+	return append(rules, t.scheduleRules(astray)...)
 }
 
 // scheduleRules send the first packets of services to the queue. IPVS looks for
 // fwmark services first, those of a port next, those of every port last; the
 // daemon looks again, so here the order says nothing.
-func (t *table) scheduleRules() []exprs {
+func (t *table) scheduleRules(astray exprs) []exprs {
 	return []exprs{
-		// meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn return
+		// meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn goto stray
 		//
 		// Connection tracking takes packets from the middle of a flow for new.
-		rule(protocol(protoTCP), tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpNeq, tcpSYN), verdict(expr.VerdictReturn)),
-		// meta l4proto sctp @th,96,8 != 1 return
-		rule(protocol(protoSCTP), exprs{transport(reg1, offSCTPType, 1), holds(expr.CmpOpNeq, reg1, []byte{sctpInit})}, verdict(expr.VerdictReturn)),
+		rule(protocol(protoTCP), tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpNeq, tcpSYN), astray),
+		// meta l4proto sctp @th,96,8 != 1 accept
+		rule(protocol(protoSCTP), exprs{transport(reg1, offSCTPType, 1), holds(expr.CmpOpNeq, reg1, []byte{sctpInit})}, verdict(expr.VerdictAccept)),
 		// ip daddr . meta l4proto . th dport @services queue to N-M
 		rule(t.service(), in(setServices), t.queue()),
 		// meta mark & ~MASK . meta l4proto @services_mark queue to N-M

@@ -14,7 +14,12 @@ import (
 // counter returns how many packets a named counter of table inet other saw.
 func (l *lab) counter(ns *netnstest.NS, name string) int {
 	l.t.Helper()
-	list := nft(l.t, l.rulesOf(ns), "list", "counter", "inet", "other", name)
+	return l.counterOf(ns, "other", name)
+}
+
+func (l *lab) counterOf(ns *netnstest.NS, table, name string) int {
+	l.t.Helper()
+	list := nft(l.t, l.rulesOf(ns), "list", "counter", "inet", table, name)
 	var n, bytes int
 	if _, err := fmt.Sscanf(list[strings.Index(list, "packets"):], "packets %d bytes %d", &n, &bytes); err != nil {
 		l.t.Fatalf("%s: %v", list, err)

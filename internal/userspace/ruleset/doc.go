@@ -3,16 +3,18 @@
 // A packet of a new flow to a virtual service is sent to a queue; the verdict
 // that comes back marks the packet with its real server; the rules turn the mark
 // into a destination address. Connection tracking carries the rest of the flow,
-// so no other packet of it is looked at by anything but a few cheap rules.
+// so each other packet of it meets one rule, and a few more where it begins or
+// ends a connection.
 //
 // Tables "ip lbd" and "ip6 lbd" hold everything; no other table is read or
 // written. Marks of other programs survive, in packets and in connections: lbd
 // owns the bits of Options.Mask, and those of Options.StateMask in connection
-// marks alone. Nothing here reads queues or counts
-// connections, but the rules count those that close, which Rules.Closed reads.
+// marks alone. Nothing here reads queues or counts connections, but the rules
+// count those that close, which Rules.Closed reads.
 //
-// Base chains are never deleted while packets may be queued, since the kernel
-// then drops every queued packet of the namespace. All changes are edits in
+// Base chains are never deleted while lbd lives, since the kernel then drops every
+// queued packet of the namespace; the first Apply alone deletes those that an
+// earlier lbd left and that are of no use any more. All other changes are edits in
 // place, one transaction for both tables.
 //
 // Needs CAP_NET_ADMIN, and Linux 5.10 or newer with nf_tables, its chain type

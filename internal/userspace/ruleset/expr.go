@@ -127,6 +127,17 @@ func tcpFlags(mask uint8, op expr.CmpOp, value uint8) exprs {
 	}
 }
 
+// tcpFlagsFast is the same in the sizes for which the kernel has shortcuts; the nft
+// command prints it as bits of the transport header.
+func tcpFlagsFast(mask uint8, op expr.CmpOp, value uint8) exprs {
+	const word = 12 // the 4 bytes that the flags are in
+	return exprs{
+		transport(reg1, word, 4),
+		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 4, Mask: []byte{0, mask, 0, 0}, Xor: make([]byte, 4)},
+		holds(op, reg1, []byte{0, value, 0, 0}),
+	}
+}
+
 // in is "… @set" for the key that begins in reg1.
 func in(set string) exprs { return exprs{&expr.Lookup{SourceRegister: reg1, SetName: set}} }
 

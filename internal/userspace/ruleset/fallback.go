@@ -14,6 +14,51 @@ import (
 	"github.com/lbd-project/lbd/ipvs"
 )
 
+// undecidedRules run for the first packet of a flow that has no mark: the queue
+// was full or had no reader, or the flow is none of lbd's. The flow tells of its
+// start, so that the daemon hears of what it did not see.
+func (t *table) undecidedRules(s *shape) []exprs {
+	rules := []exprs{
+		// ct state != new return
+		rule(ctIs(expr.CtKeySTATE, expr.CtStateBitNEW, 0), verdict(expr.VerdictReturn)),
+		// jump fallback
+		jump(chainFallback),
+		// meta mark & MASK == 0 return
+		rule(markIs(t.opts.Mask, 0), verdict(expr.VerdictReturn)),
+	}
+	rules = append(rules, t.eventRules(s, eventNew)...)
+	rules = append(rules, t.carryRules(s)...)
+	return append(rules, t.connectRules()...)
+}
+
+// fallbackRules find the chain of a service.
+func (t *table) fallbackRules() []exprs {
+	return []exprs{
+		// meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn return
+		rule(protocol(protoTCP), tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpNeq, tcpSYN), verdict(expr.VerdictReturn)),
+		// meta l4proto sctp @th,96,8 != 1 return
+		rule(protocol(protoSCTP), exprs{transport(reg1, offSCTPType, 1), holds(expr.CmpOpNeq, reg1, []byte{sctpInit})}, verdict(expr.VerdictReturn)),
+		// meta mark & ~MASK . meta l4proto vmap @chains_mark
+		rule(t.foreignMark(), vmap(mapMarks)),
+		// ip daddr . meta l4proto . th dport vmap @chains
+		rule(t.service(), vmap(mapServices)),
+		// ip daddr . meta l4proto vmap @chains_any
+		rule(t.portless(), vmap(mapAnyPort)),
+	}
+}
+
+// refuseRules answer as IPVS does where no real server is left.
+func (t *table) refuseRules() []exprs {
+	if t.able.Reject != nil {
+		return []exprs{verdict(expr.VerdictDrop)}
+	}
+	return []exprs{
+		// reject with icmp port-unreachable
+		// reject with icmpv6 port-unreachable
+		{t.reject()},
+	}
+}
+
 // serviceChains are the chain of a service, and those that it shares with others
 // of the same netmask and timeout: the kernel checks a map against every chain
 // that uses it, so only few may.
@@ -122,12 +167,12 @@ func (t *table) drawRules() []exprs {
 // again when it forwards the packet.
 func (t *table) pickRules(s *shape) []exprs {
 	var rules []exprs
-	if !s.allEvents {
+	if s.stateless && !s.allEvents {
 		// ct event set new,destroy,mark
 		//
-		// Before the connection's mark, so that the daemon hears of flows whose
-		// first packet it did not see.
-		rules = append(rules, exprs{imm(reg1, u32(eventNew|eventDestroy|eventMark)), setCT(expr.CtKeyEVENTMASK, reg1)})
+		// Before the connection's mark, whose event is the flow's start then: see
+		// translateRules.
+		rules = append(rules, setEvents(eventNew|eventDestroy|eventMark))
 	}
 	for m := t.opts.Mask; m != 0; m &= m - 1 {
 		bit := uint32(1) << bits.TrailingZeros32(m)

@@ -45,7 +45,7 @@ func TestNetnsProbe(t *testing.T) {
 		look func(a Abilities) bool
 	}{
 		{"all there", nil, nil, func(a Abilities) bool {
-			return a.Reject == nil && a.CTTimeout == nil && a.OnePacket == nil && a.Route == nil && a.Tunnel == nil
+			return a.Reject == nil && a.CTTimeout == nil && a.OnePacket == nil && a.Route == nil && a.Tunnel == nil && a.Fib == nil
 		}},
 		{"no queue expression", map[int]error{1: absent}, nil, func(a Abilities) bool { return !a.NativeQueue }},
 		{"no queue at all", map[int]error{1: absent, 2: absent}, ErrUnsupported, nil},
@@ -59,6 +59,8 @@ func TestNetnsProbe(t *testing.T) {
 		{"no dup", map[int]error{first + 4: absent}, nil, func(a Abilities) bool { return errors.Is(a.Route, ErrUnsupported) }},
 		{"no dup of IPv6", map[int]error{first + 6: absent}, nil, func(a Abilities) bool { return errors.Is(a.Route, ErrUnsupported) }},
 		{"no timeouts", map[int]error{first + 7: absent}, nil, func(a Abilities) bool { return errors.Is(a.CTTimeout, ErrUnsupported) }},
+		{"no fib", map[int]error{first + 8: absent}, nil, func(a Abilities) bool { return errors.Is(a.Fib, ErrUnsupported) }},
+		{"no fib of IPv6", map[int]error{first + 9: absent}, nil, func(a Abilities) bool { return errors.Is(a.Fib, ErrUnsupported) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if native && (test.name == "no queue expression" || test.name == "no queue at all") {
@@ -90,13 +92,13 @@ func TestNetnsProbe(t *testing.T) {
 func TestNetnsWithout(t *testing.T) {
 	lack := errors.Join(ErrUnsupported, errors.New("on purpose"))
 	r := openEmpty(t, Options{FailOpen: true})
-	r.able.Reject, r.able.CTTimeout = lack, lack
+	r.able.Reject, r.able.CTTimeout, r.able.Fib = lack, lack, lack
 	r.able.OnePacket, r.able.Route, r.able.Tunnel = lack, lack, lack
 	if err := r.Apply(t.Context(), bothVersions()); err != nil {
 		t.Fatal(err)
 	}
 	list := nft(t, r, "list", "ruleset")
-	if strings.Contains(list, "ct timeout") || strings.Contains(list, "reject") {
+	if strings.Contains(list, "ct timeout") || strings.Contains(list, "reject") || strings.Contains(list, "fib") {
 		t.Errorf("rules that the kernel has not:\n%s", list)
 	}
 	tunnelled := routed()

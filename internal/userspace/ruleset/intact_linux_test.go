@@ -37,10 +37,10 @@ func TestNetnsIntact(t *testing.T) {
 		"flush ruleset",
 		"delete table ip lbd",
 		"delete table ip6 lbd",
-		"flush chain ip lbd schedule",
+		"flush chain ip lbd schedule_prerouting",
 		"flush chain ip lbd service-1",
 		"flush chain ip6 lbd learn-ffffffffffff00000000000000000000-100000",
-		"flush chain ip6 lbd answers_forward",
+		"flush chain ip6 lbd stray",
 		"add rule ip lbd translate accept",
 		"delete element ip lbd services { 192.0.2.1 . tcp . 80 }",
 		"add element ip lbd services { 192.0.2.7 . tcp . 80 }",
@@ -49,6 +49,7 @@ func TestNetnsIntact(t *testing.T) {
 		"delete element ip lbd servers { 0x100 }; add element ip lbd servers { 0x100 : 10.9.9.9 . 80 }",
 		"flush map ip lbd shares",
 		"flush set ip6 lbd dead",
+		"delete element ip lbd closing { 0x100 }",
 		"add table ip lbd { flags dormant; }",
 	} {
 		t.Run(damage, func(t *testing.T) {

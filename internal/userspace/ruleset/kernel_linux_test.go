@@ -18,6 +18,7 @@ func TestKernelRuleset(t *testing.T) {
 		fn   func(*testing.T)
 	}{
 		{"Adopt", TestNetnsAdopt},
+		{"AdoptOlder", TestNetnsAdoptOlder},
 		{"Answered", TestNetnsAnswered},
 		{"AnyPort", TestNetnsAnyPort},
 		{"Dead", TestNetnsDead},
@@ -42,6 +43,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"InactiveByServer", TestNetnsInactiveByServer},
 		{"Intact", TestNetnsIntact},
 		{"Leak", TestNetnsLeak},
+		{"LeakNotOwn", TestNetnsLeakNotOwn},
 		{"MarkBits", TestNetnsMarkBits},
 		{"MidStream", TestNetnsMidStream},
 		{"OnePacket", TestNetnsOnePacket},

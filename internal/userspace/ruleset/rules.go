@@ -40,6 +40,8 @@ type Rules struct {
 	unsure     bool
 	tables     []*table // IPv4, IPv6
 	flush      func(*nftables.Conn) error
+	// begun is set once a transaction of ours was made.
+	begun bool
 	// last is what was applied, and names what is taken in it. Both are empty
 	// while the kernel's tables are not known to be so.
 	last  Spec
@@ -133,7 +135,8 @@ func (r *Rules) Abilities() Abilities { return r.able }
 
 // Apply makes the tables what s says, in one transaction that writes only what
 // differs from what was applied before. The first Apply takes over what an
-// earlier lbd left, templates included. After an error the tables are as they
+// earlier lbd left, templates included; packets that wait in a queue are dropped
+// then if that had other base chains. After an error the tables are as they
 // were, and the next Apply writes everything.
 func (r *Rules) Apply(ctx context.Context, s Spec) error {
 	r.mu.Lock()
@@ -167,6 +170,7 @@ func (r *Rules) Apply(ctx context.Context, s Spec) error {
 		r.forget()
 		return fmt.Errorf("write nftables: %w", err)
 	}
+	r.begun = true
 	r.last = s.clone(&r.last)
 	return nil
 }

@@ -43,6 +43,16 @@ func (l *lab) kick(ns *netnstest.NS) {
 	}
 }
 
+// abort resets the connections of a server.
+func (l *lab) abort(ns *netnstest.NS) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns[ns] {
+		c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+}
+
 const waitTime = 5 * time.Second
 
 func newLab(t *testing.T, o Options) *lab {

@@ -16,6 +16,7 @@ const (
 	chainAnswerPost = "answer_postrouting"
 
 	chainUntrack       = "untrack"
+	chainNew           = "settle_new"
 	chainKnown         = "known"            // flows by direct routing
 	chainFlow          = "known_flow"       // … one of them
 	chainRepeat        = "known_again"      // … whose first packet comes again
@@ -24,7 +25,8 @@ const (
 	chainUnmarked      = "deliver_unmarked" //
 	chainEach          = "deliver_each"     // of one-packet services
 	chainAnswer        = "answer"           // of one-packet services
-	chainScheduleLocal = "schedule_local"   // from a socket of this host
+	chainSchedule      = "schedule"
+	chainScheduleLocal = "schedule_local" // from a socket of this host
 	chainSettleLocal   = "settle_local"
 	chainDeliverLocal  = "deliver_local"
 
@@ -74,9 +76,8 @@ func (t *table) statelessChains(s *shape) []chain {
 	filter, route := nftables.ChainTypeFilter, nftables.ChainTypeRoute
 	in, out := nftables.ChainHookPrerouting, nftables.ChainHookOutput
 	local, post := nftables.ChainHookInput, nftables.ChainHookPostrouting
-	const tracked = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
 	// ct state established,related return
-	skip := rule(ctHas(expr.CtKeySTATE, tracked), verdict(expr.VerdictReturn))
+	skip := rule(ctHas(expr.CtKeySTATE, knownStates), verdict(expr.VerdictReturn))
 	return []chain{
 		{name: chainUntrack, rules: t.untrackRules()},
 		{name: chainFlow, rules: t.flowRules(s)},
@@ -87,11 +88,15 @@ func (t *table) statelessChains(s *shape) []chain {
 		{name: chainEach, rules: t.eachRules()},
 		{name: chainDeliver, rules: t.deliverRules(s)},
 		{name: chainAnswer, rules: t.answerRules()},
+		{name: chainNew, rules: t.newRules(s)},
+		{name: chainSchedule, rules: t.scheduleRules(verdict(expr.VerdictAccept))},
 		{name: chainScheduleLocal, rules: []exprs{rule(fromSocket(), goTo(chainSchedule))}},
 		{name: chainSettleLocal, rules: []exprs{rule(fromSocket(), goTo(chainNew))}},
 		{name: chainDeliverLocal, rules: []exprs{rule(fromSocket(), markHas(t.opts.Mask), goTo(chainEach))}},
 		{chainUntrackIn, in, filter, priorityUntrack, []exprs{jump(chainUntrack)}},
 		{chainUntrackOut, out, filter, priorityUntrack, t.untrackLocalRules()},
+		{chainSettleIn, in, filter, prioritySettle, []exprs{t.settle(s)}},
+		{chainSettleOut, out, filter, prioritySettle, t.settleOutRules(s)},
 		{chainDeliverIn, in, filter, priorityDeliver, []exprs{skip, jump(chainDeliver)}},
 		{chainDeliverOut, out, route, priorityDeliver, []exprs{ofHost(chainDeliverLocal)}},
 		{chainAnswerIn, local, filter, priorityAnswer, []exprs{jump(chainAnswer)}},

@@ -10,13 +10,35 @@ import (
 // connection's, and the packet goes to the real server that it names.
 func (t *table) translateRules(s *shape) []exprs {
 	mask := t.opts.Mask
-	foreign := ^(mask | t.opts.StateMask)
-	rules := []exprs{
-		// meta mark & MASK == 0 return
-		rule(markIs(mask, 0), verdict(expr.VerdictReturn)),
+	unmarked := goTo(chainUndecided)
+	if s.stateless {
+		unmarked = verdict(expr.VerdictReturn)
 	}
-	rules = append(rules, t.timeoutRules(s)...)
-	rules = append(rules,
+	rules := []exprs{
+		// meta mark & MASK == 0 goto translate_unmarked
+		rule(markIs(mask, 0), unmarked),
+	}
+	if !s.stateless {
+		// meta mark & MASK == MASK goto refuse
+		rules = append(rules, rule(markIs(mask, t.opts.Refuse()), goTo(chainRefuse)))
+		if s.persistent {
+			// jump fallback
+			//
+			// It learns templates.
+			rules = append(rules, jump(chainFallback))
+		}
+	}
+	rules = append(rules, t.carryRules(s)...)
+	// After the connection's mark: set before it, each flow would tell of its start.
+	rules = append(rules, t.eventRules(s, 0)...)
+	return append(rules, t.connectRules()...)
+}
+
+// carryRules give a flow's memory in connection tracking the mark.
+func (t *table) carryRules(s *shape) []exprs {
+	mask := t.opts.Mask
+	foreign := ^(mask | t.opts.StateMask)
+	rules := append(t.timeoutRules(s),
 		// ct mark & FOREIGN != 0 jump keep_mark
 		rule(ctHas(expr.CtKeyMARK, foreign), jump(chainKeep)),
 		// ct mark & FOREIGN == 0 ct mark set meta mark & MASK
@@ -29,22 +51,37 @@ func (t *table) translateRules(s *shape) []exprs {
 		// The first datagram is a request.
 		rules = append(rules, rule(protocol(protoUDP), t.isSignalled(), orCTMark(^uint32(0), t.opts.Busy())))
 	}
-	if !s.allEvents {
-		// ct event set destroy,mark
-		//
-		// After the mark: set before it, each flow would tell of its start.
-		rules = append(rules, exprs{imm(reg1, u32(eventDestroy|eventMark)), setCT(expr.CtKeyEVENTMASK, reg1)},
-			// meta l4proto sctp ct event set destroy,protoinfo,mark
-			//
-			// An association is active while it is established, which no packet of
-			// one side alone tells.
-			rule(protocol(protoSCTP), exprs{imm(reg1, u32(eventDestroy|eventProto|eventMark)), setCT(expr.CtKeyEVENTMASK, reg1)}))
+	return rules
+}
+
+// eventRules choose what a flow tells of itself.
+func (t *table) eventRules(s *shape, also uint32) []exprs {
+	if s.allEvents {
+		return nil
 	}
+	return []exprs{
+		// ct event set destroy,mark
+		setEvents(also | eventDestroy | eventMark),
+		// meta l4proto sctp ct event set destroy,protoinfo,mark
+		//
+		// An association is active while it is established, which no packet of
+		// one side alone tells.
+		rule(protocol(protoSCTP), setEvents(also|eventDestroy|eventProto|eventMark)),
+	}
+}
+
+// setEvents is "ct event set …".
+func setEvents(mask uint32) exprs {
+	return exprs{imm(reg1, u32(mask)), setCT(expr.CtKeyEVENTMASK, reg1)}
+}
+
+// connectRules send the packet to the real server that its mark names.
+func (t *table) connectRules() []exprs {
 	server := func(set string, port uint32) exprs {
-		return rule(exprs{meta(expr.MetaKeyMARK, reg1), bitwise(reg1, mask, 0)}, through(set),
+		return rule(exprs{meta(expr.MetaKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, through(set),
 			exprs{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(t.family), RegAddrMin: reg1, RegProtoMin: port}})
 	}
-	return append(rules,
+	return []exprs{
 		// dnat to meta mark & MASK map @servers
 		server(mapServers, t.after),
 		// dnat to meta mark & MASK map @servers_any
@@ -54,7 +91,7 @@ func (t *table) translateRules(s *shape) []exprs {
 		// The real server is gone since the verdict: the client's next try is
 		// scheduled afresh.
 		verdict(expr.VerdictDrop),
-	)
+	}
 }
 
 // keepRules copy the mark into a connection mark that has bits of others. Before

@@ -223,7 +223,8 @@ func (r *Rules) exists(t *table) (bool, error) {
 // adopt makes an empty table out of whatever there is, which an earlier lbd may
 // have left. Nothing of it is trusted: all chains and sets are emptied, and
 // chains of services that d does not bring back are deleted. Base chains and
-// templates stay.
+// templates stay, but the first Apply deletes base chains of no use: nobody reads
+// the queue yet, and each costs every packet of the host.
 //
 // A chain that is deleted and made again would let packets pass unmarked: one
 // that is under way while the kernel changes generations has begun with the old
@@ -258,7 +259,7 @@ func (r *Rules) adopt(t *table, shared []chain, d *difference, stateless bool) e
 				continue
 			}
 			r.nft.FlushChain(&nftables.Chain{Name: c.Name, Table: t.nft})
-			if c.Hooknum == nil && !wanted[c.Name] {
+			if !wanted[c.Name] && (c.Hooknum == nil || !r.begun) {
 				stale = append(stale, c.Name)
 			}
 		}

@@ -1,0 +1,66 @@
+package ruleset
+
+import (
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	protoTCP  = unix.IPPROTO_TCP
+	protoUDP  = unix.IPPROTO_UDP
+	protoSCTP = unix.IPPROTO_SCTP
+)
+
+// trackedRules run for packets of known flows that may change something: those
+// that begin or end a connection, and all while there are dead real servers or
+// signals are wanted.
+func (t *table) trackedRules(s *shape) []exprs {
+	inactive := t.opts.Inactive()
+	var rules []exprs
+	if s.dead {
+		// ct direction original ct mark & MASK @dead drop
+		//
+		// As a deleted real server's in IPVS: no packet to it, answers pass.
+		rules = append(rules, rule(original(),
+			exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setDead), verdict(expr.VerdictDrop)))
+	}
+	if s.signals {
+		// ct mark & MASK @signals jump signals
+		rules = append(rules, rule(t.isSignalled(), jump(chainSignals)))
+	}
+	again := orCTMark(^inactive, 0)
+	if !s.allEvents {
+		// Such flows tell of their mark: nothing else would say that it changed.
+		again = rule(setEvents(eventDestroy|eventMark), again)
+	}
+	return append(rules,
+		// meta l4proto != tcp accept
+		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictAccept)),
+		// @th,96,32 & 0x70000 == 0 accept
+		//
+		// Neither FIN, SYN nor RST.
+		rule(tcpFlagsFast(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept)),
+		// ct mark & MASK == 0 accept
+		rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictAccept)),
+		// tcp flags & (fin|syn|rst|ack) == syn ct direction original ct mark & INACTIVE != 0
+		//	ct event set destroy,mark ct mark set ct mark & ~INACTIVE
+		//
+		// Where a client's port is used again and the last packet of the reset
+		// connection was no RST, connection tracking goes on with the old entry.
+		rule(tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpEq, tcpSYN), original(),
+			ctHas(expr.CtKeyMARK, inactive), again),
+		// tcp flags & (fin|rst) == 0 accept
+		rule(tcpFlags(tcpFIN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept)),
+		// tcp flags & rst != 0 ct direction original ct status & assured == 0 accept
+		//
+		// A client's RST before the connection is established changes nothing
+		// in IPVS.
+		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), original(), ctIs(expr.CtKeySTATUS, ctAssured, 0), verdict(expr.VerdictAccept)),
+		// ct mark & INACTIVE == 0 ct mark set ct mark | INACTIVE ct mark & MASK @closing
+		//
+		// Once a flow: the connection is inactive from here on, which makes an event
+		// and which the element counts.
+		rule(ctIs(expr.CtKeyMARK, inactive, 0), orCTMark(^uint32(0), inactive),
+			exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setClosing)),
+	)
+}
