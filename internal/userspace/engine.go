@@ -161,8 +161,8 @@ type Engine struct {
 	// generation is that of the last dump that began.
 	generation uint8
 	resyncing  bool
-	// overtaken are the flows that had events during a dump, by their ids.
-	overtaken map[uint32]bool
+	// overtaken are the flows that had events during a dump.
+	overtaken map[entryName]bool
 	// starting says that flows are taken in that began before this Engine.
 	starting bool
 	// synced is when the last good dump began, if there was one.

@@ -50,7 +50,7 @@ func (e *Engine) event(ev *conntrack.Event) {
 		return
 	}
 	if e.resyncing {
-		e.overtaken[ev.ID] = true
+		e.overtaken[e.entry(ev)] = true
 	}
 	if ev.Kind != conntrack.Destroy {
 		e.seen(ev, s, false)

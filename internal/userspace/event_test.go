@@ -78,6 +78,31 @@ func TestEventActiveAgain(t *testing.T) {
 	}
 }
 
+// TestDumpWithSameID has an event during a dump, of a flow whose id is that of
+// another, which the dump has.
+func TestDumpWithSameID(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	old, other := tupleTo(web, "198.51.100.1:1000"), tupleTo(web, "198.51.100.1:2000")
+	g.connect(old, 1)
+	g.kernel.close(old)
+	g.connect(other, 1)
+	g.kernel.entries[other].ID = g.kernel.entries[old].ID
+	g.pass(time.Minute)
+	g.kernel.during = func(*conntrack.Event) {
+		g.kernel.end(other)
+		g.engine.tickEvents()
+	}
+	g.resync()
+	g.kernel.during = nil
+	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
+	g.resync()
+	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
+	if n := g.engine.model.services[web.ServiceKey].traffic.now.connections; n != 2 {
+		t.Errorf("connections: want 2, got %d", n)
+	}
+}
+
 // TestSCTPStates counts an association as active while it is established; an
 // event that does not tell its state changes nothing.
 func TestSCTPStates(t *testing.T) {

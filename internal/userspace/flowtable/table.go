@@ -32,6 +32,9 @@ func New(seed uint64) *Table { return &Table{seed: seed} }
 // Len returns the number of flows.
 func (t *Table) Len() int { return t.len }
 
+// Hash returns the hash that the table finds a flow by.
+func (t *Table) Hash(k *flow.Tuple) uint64 { return k.Hash(t.seed) }
+
 // Get returns the flow of a tuple, or nil. It stays valid until the next Insert,
 // Delete or Sweep.
 func (t *Table) Get(k *flow.Tuple) *Flow {
