@@ -40,6 +40,8 @@ func TestConnections(t *testing.T) {
 			if e != nil {
 				return lines, e
 			}
+			g.engine.mu.Lock() // a slow reader must not hold it
+			g.engine.mu.Unlock()
 			lines = append(lines, fmt.Sprintf("%v %v %v %v %s %v", c.Protocol, c.Client, c.Virtual, c.Server, c.State, c.Expires))
 			if len(lines) == most {
 				break
