@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -66,38 +65,32 @@ func timeNames() []string {
 	return []string{timeRestore, timeParse, timeApply, timeCounts, timeList, timeKeepalived, timeStart}
 }
 
+const program = "bench-apply"
+
 func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("apply", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := new(flag.FlagSet)
 	b := &trial{out: stdout, times: make(times)}
-	fs.StringVar(&b.lbd, "lbd", "", "`file` of lbd; the one beside this program unless set")
+	fs.StringVar(&b.lbd, "lbd", bench.Beside("lbd"), "`file` of lbd")
 	fs.IntVar(&b.rounds, "rounds", 5, "`number` of rounds")
 	fs.IntVar(&b.spec.services, "services", 1000, "`number` of services, at most 60000")
 	fs.IntVar(&b.spec.servers, "servers", 20, "`number` of real servers of a service, at most 250")
-	if err := fs.Parse(args); err != nil {
-		return 2
-	}
-	if b.rounds < 1 || b.spec.services < 1 || b.spec.services > 60000 || b.spec.servers < 1 || b.spec.servers > 250 {
-		fmt.Fprintln(stderr, "apply: a number is out of range")
-		return 2
-	}
-	if b.lbd == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			fmt.Fprintln(stderr, "apply:", err)
-			return 1
+	if status := bench.Parse(fs, args, stderr, program, func() error {
+		if b.rounds < 1 || b.spec.services < 1 || b.spec.services > 60000 || b.spec.servers < 1 || b.spec.servers > 250 {
+			return bench.ErrRange
 		}
-		b.lbd = filepath.Join(filepath.Dir(exe), "lbd")
+		return nil
+	}); status != 0 {
+		return status
 	}
 	err := e2e.WithHost(func(h *e2e.Host) error {
 		b.host = h
 		return b.play()
 	})
 	if err != nil {
-		fmt.Fprintln(stderr, "apply:", err)
+		fmt.Fprintf(stderr, "%s: %v\n", program, err)
 		return 1
 	}
-	if !bench.Print(stdout, stderr, "bench-apply", b.results()) {
+	if !bench.Print(stdout, stderr, program, b.results()) {
 		return 1
 	}
 	return 0

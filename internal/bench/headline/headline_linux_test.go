@@ -3,22 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lbd-project/lbd/internal/bench/rig"
-	"github.com/lbd-project/lbd/internal/e2e"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
 func TestParseFlags(t *testing.T) {
-	got, err := parseFlags([]string{"-engine", "kernel", "-slow", "10", "-requests", "3000", "-bin", "b"}, new(bytes.Buffer))
-	if err != nil {
-		t.Fatal(err)
+	got, status := parseFlags([]string{"-engine", "kernel", "-slow", "10", "-requests", "3000", "-bin", "b"}, new(bytes.Buffer))
+	if status != 0 {
+		t.Fatalf("status %d", status)
 	}
 	want := options{"kernel", 10, 3000, 200, "b"}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
@@ -61,13 +58,7 @@ func TestNetnsPlay(t *testing.T) {
 	netnstest.Require(t, "netns", "nfqueue")
 	dir := t.TempDir()
 	rig.Build(t.Context(), t, "../load", dir)
-	lbd, _, err := e2e.Programs(t.Context(), t.TempDir())
-	if err == nil {
-		err = os.Symlink(lbd, filepath.Join(dir, "lbd"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.BuildLBD(t.Context(), t, dir)
 	o := options{engine: "userspace", slow: 1, requests: 600, clients: 150, bin: dir}
 	for _, s := range schedulers() {
 		switch s.label {

@@ -16,26 +16,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/bench"
 	"github.com/lbd-project/lbd/internal/bench/rig"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
-}
+func main() { bench.Main(run) }
 
 const program = "bench-headline"
 
@@ -47,12 +37,9 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parseFlags(args, stderr)
-	if err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintf(stderr, "%s: %v\n", program, err)
-		}
-		return 2
+	o, status := parseFlags(args, stderr)
+	if status != 0 {
+		return status
 	}
 	fmt.Fprintf(stdout, "%d requests, %d clients, %d workers a server; engine %s\n", o.requests, o.clients, workers, o.engine)
 	fmt.Fprintf(stdout, "%-14s %8s %10s   %s\n", "scheduler", "QPS", "p95", "share")
@@ -72,32 +59,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func parseFlags(args []string, stderr io.Writer) (options, error) {
-	fs := flag.NewFlagSet("headline", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	var o options
+func parseFlags(args []string, stderr io.Writer) (o options, status int) {
+	fs := new(flag.FlagSet)
 	fs.StringVar(&o.engine, "engine", "userspace", "`engine` of lbd: userspace or kernel")
 	fs.IntVar(&o.slow, "slow", 1, "`factor` of the service times")
 	fs.IntVar(&o.requests, "requests", 30000, "`number` of requests to each scheduler")
 	fs.IntVar(&o.clients, "clients", 200, "`number` of requests at once")
-	fs.StringVar(&o.bin, "bin", "", "`folder` of lbd, bench-client and bench-server; this program's own unless set")
-	if err := fs.Parse(args); err != nil {
-		return o, flag.ErrHelp // it is said already
-	}
-	if o.engine != "userspace" && o.engine != "kernel" {
-		return o, fmt.Errorf("unknown engine %q", o.engine)
-	}
-	if fs.NArg() > 0 || o.slow < 1 || o.slow > 100 || o.requests < 1 || o.requests > 1e6 || o.clients < 1 || o.clients > 1000 {
-		return o, errors.New("a number is out of range, or there is an argument")
-	}
-	if o.bin == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return o, err
+	bench.BinFlag(fs, &o.bin)
+	status = bench.Parse(fs, args, stderr, program, func() error {
+		switch {
+		case o.engine != "userspace" && o.engine != "kernel":
+			return fmt.Errorf("unknown engine %q", o.engine)
+		case o.slow < 1 || o.slow > 100 || o.requests < 1 || o.requests > 1e6 || o.clients < 1 || o.clients > 1000:
+			return bench.ErrRange
 		}
-		o.bin = filepath.Dir(exe)
-	}
-	return o, nil
+		return nil
+	})
+	return o, status
 }
 
 // results compares least connection with round robin: published figures are 1.50

@@ -57,7 +57,7 @@ func (o options) play(ctx context.Context, s scheduler) (out *rig.Outcome, err e
 	}
 	defer os.RemoveAll(dir)
 	err = e2e.WithHost(func(h *e2e.Host) error {
-		r := rig.New(h, rig.Programs{Client: filepath.Join(o.bin, "bench-client"), Server: filepath.Join(o.bin, "bench-server")}, len(work()))
+		r := rig.New(h, rig.ProgramsIn(o.bin), len(work()))
 		slowest := time.Duration(0)
 		for i, w := range work() {
 			w.Mean, w.Spread = w.Mean*time.Duration(o.slow), w.Spread*time.Duration(o.slow)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +43,11 @@ func VIP() netip.Addr { return netip.MustParseAddr(vip) }
 
 // Programs are the paths of the client and of the server.
 type Programs struct{ Client, Server string }
+
+// ProgramsIn returns those of a folder where "make" put them.
+func ProgramsIn(dir string) Programs {
+	return Programs{Client: filepath.Join(dir, "bench-client"), Server: filepath.Join(dir, "bench-server")}
+}
 
 // Rig is the network.
 type Rig struct {

@@ -56,28 +56,29 @@ type trial struct {
 	allocs float64
 }
 
+const program = "bench-sched"
+
 func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("sched", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := new(flag.FlagSet)
 	var t trial
 	fs.IntVar(&t.rounds, "rounds", 9, "`number` of rounds")
 	fs.DurationVar(&t.time, "time", 4*time.Millisecond, "`duration` of a measurement")
 	names := fs.String("schedulers", "", "comma separated `list` of schedulers; all unless set")
 	servers := fs.String("servers", "10,100,1000,10000", "comma separated `list` of numbers of servers")
-	if err := fs.Parse(args); err != nil {
-		return 2
-	}
-	if t.rounds < 1 || t.time <= 0 || fs.NArg() > 0 {
-		fmt.Fprintln(stderr, "sched: want at least one round, a duration, and no arguments")
-		return 2
-	}
-	for f := range strings.SplitSeq(*servers, ",") {
-		n, err := strconv.Atoi(f)
-		if err != nil || n < 1 || n > 1<<16 {
-			fmt.Fprintf(stderr, "sched: %q is no number of servers from 1 to 65536\n", f)
-			return 2
+	if status := bench.Parse(fs, args, stderr, program, func() error {
+		for f := range strings.SplitSeq(*servers, ",") {
+			n, err := strconv.Atoi(f)
+			if err != nil || n < 1 || n > 1<<16 {
+				return fmt.Errorf("%q is no number of servers from 1 to 65536", f)
+			}
+			t.sizes = append(t.sizes, n)
 		}
-		t.sizes = append(t.sizes, n)
+		if t.rounds < 1 || t.time <= 0 {
+			return bench.ErrRange
+		}
+		return nil
+	}); status != 0 {
+		return status
 	}
 	var chosen []string
 	if *names != "" {
@@ -97,7 +98,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fmt.Fprintln(stdout)
 	for _, name := range chosen {
 		if err := t.scheduler(stdout, name); err != nil {
-			fmt.Fprintf(stderr, "sched: %v\n", err)
+			fmt.Fprintf(stderr, "%s: %v\n", program, err)
 			return 1
 		}
 	}
@@ -110,7 +111,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	results = append(results, bench.Result{Name: "allocs_per_pick", Value: t.allocs, Bar: bench.AtMost(0)})
-	if !bench.Print(stdout, stderr, "sched", results) {
+	if !bench.Print(stdout, stderr, program, results) {
 		return 1
 	}
 	return 0

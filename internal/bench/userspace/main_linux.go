@@ -30,29 +30,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/bench"
-	"github.com/lbd-project/lbd/internal/bench/rig"
 	"github.com/lbd-project/lbd/internal/e2e"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
-}
+func main() { bench.Main(run) }
 
 // options are the flags.
 type options struct {
@@ -65,12 +54,9 @@ type options struct {
 const program = "bench-userspace"
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parseFlags(args, stderr)
-	if err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintf(stderr, "%s: %v\n", program, err)
-		}
-		return 2
+	o, status := parseFlags(args, stderr)
+	if status != 0 {
+		return status
 	}
 	t := &trial{options: o, out: stdout}
 	if err := e2e.WithHost(func(h *e2e.Host) error { return t.play(ctx, h) }); err != nil {
@@ -84,43 +70,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func parseFlags(args []string, stderr io.Writer) (options, error) {
-	fs := flag.NewFlagSet("userspace", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	var o options
+func parseFlags(args []string, stderr io.Writer) (o options, status int) {
+	fs := new(flag.FlagSet)
 	fs.IntVar(&o.rounds, "rounds", 7, "`number` of rounds")
 	fs.DurationVar(&o.time, "time", 2*time.Second, "measured `time` of each contender, metric and round")
 	contenders := fs.String("contenders", strings.Join(defaultContenders, ","),
 		"`list` of "+strings.Join(contenderNames(), ", "))
 	metrics := fs.String("metrics", strings.Join(metricNames(), ","), "`list` of what to measure")
-	fs.StringVar(&o.bin, "bin", "", "`folder` of lbd, bench-client and bench-server; this program's own unless set")
-	if err := fs.Parse(args); err != nil {
-		return o, flag.ErrHelp // it is said already
-	}
-	o.contenders, o.metrics = strings.Split(*contenders, ","), strings.Split(*metrics, ",")
-	for _, c := range o.contenders {
-		if !slices.Contains(contenderNames(), c) {
-			return o, fmt.Errorf("unknown contender %q", c)
+	bench.BinFlag(fs, &o.bin)
+	status = bench.Parse(fs, args, stderr, program, func() error {
+		o.contenders, o.metrics = strings.Split(*contenders, ","), strings.Split(*metrics, ",")
+		for _, c := range o.contenders {
+			if !slices.Contains(contenderNames(), c) {
+				return fmt.Errorf("unknown contender %q", c)
+			}
 		}
-	}
-	for _, m := range o.metrics {
-		if !slices.Contains(metricNames(), m) {
-			return o, fmt.Errorf("unknown metric %q", m)
+		for _, m := range o.metrics {
+			if !slices.Contains(metricNames(), m) {
+				return fmt.Errorf("unknown metric %q", m)
+			}
 		}
-	}
-	if fs.NArg() > 0 || o.rounds < 1 || o.time < 10*time.Millisecond || o.time > 5*time.Minute {
-		return o, errors.New("a number is out of range, or there is an argument")
-	}
-	if o.bin == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return o, err
+		if o.rounds < 1 || o.time < 10*time.Millisecond || o.time > 5*time.Minute {
+			return bench.ErrRange
 		}
-		o.bin = filepath.Dir(exe)
-	}
-	return o, nil
-}
-
-func (o options) programs() rig.Programs {
-	return rig.Programs{Client: filepath.Join(o.bin, "bench-client"), Server: filepath.Join(o.bin, "bench-server")}
+		return nil
+	})
+	return o, status
 }

@@ -31,7 +31,7 @@ func (t *trial) play(ctx context.Context, h *e2e.Host) (err error) {
 		return err
 	}
 	h.Cleanup(func() { os.RemoveAll(t.dir) })
-	t.rig = rig.New(h, t.programs(), servers)
+	t.rig = rig.New(h, rig.ProgramsIn(t.bin), servers)
 	for i := range servers {
 		if err := t.rig.Serve(ctx, i, rig.Work{Workers: 1}); err != nil {
 			return err

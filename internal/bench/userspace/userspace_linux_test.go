@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +16,9 @@ import (
 )
 
 func TestParseFlags(t *testing.T) {
-	got, err := parseFlags([]string{"-rounds", "2", "-time", "1s", "-contenders", "lbd,ipvs", "-metrics", "up", "-bin", "b"}, new(bytes.Buffer))
-	if err != nil {
-		t.Fatal(err)
+	got, status := parseFlags([]string{"-rounds", "2", "-time", "1s", "-contenders", "lbd,ipvs", "-metrics", "up", "-bin", "b"}, new(bytes.Buffer))
+	if status != 0 {
+		t.Fatalf("status %d", status)
 	}
 	want := options{2, time.Second, []string{"lbd", "ipvs"}, []string{"up"}, "b"}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
@@ -103,13 +101,7 @@ func TestNetnsLBD(t *testing.T) {
 	netnstest.Require(t, "netns", "nfqueue")
 	dir := t.TempDir()
 	rig.Build(t.Context(), t, "../load", dir)
-	lbd, _, err := e2e.Programs(t.Context(), t.TempDir())
-	if err == nil {
-		err = os.Symlink(lbd, filepath.Join(dir, "lbd"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.BuildLBD(t.Context(), t, dir)
 	o := options{rounds: 1, time: 100 * time.Millisecond, contenders: []string{nameLBD, nameLimit}, metrics: metricNames(), bin: dir}
 	tr := &trial{options: o, out: new(bytes.Buffer)}
 	if err := e2e.WithHost(func(h *e2e.Host) error { return tr.play(t.Context(), h) }); err != nil {
