@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	// tickInterval is how often tick is called.
+	// tickInterval is how often tick is called, restInterval how often after
+	// restAfter calls in a row that found nothing to do, with no packet between.
 	tickInterval = 5 * time.Millisecond
+	restInterval = 50 * time.Millisecond
+	restAfter    = 50
 	// receiveTimeout is how long a receive waits before the loop turns to poll.
 	receiveTimeout = 4 * time.Millisecond
 	// finalBatches bounds what Run answers after it was told to end.
@@ -25,11 +28,12 @@ const (
 // ErrGone, or a system call that failed.
 //
 // Run keeps its thread to itself. handle and tick are called on it, never at the
-// same time: tick about every 5 ms, busy or idle. A handler that panics costs
-// its packet the mark, no more; a panic of tick is not caught. The thread holds
+// same time: tick about every 5 ms, busy or idle, and about every 50 ms while
+// there is no packet and it returns that there was nothing to do. A handler that
+// panics costs its packet the mark, no more; a panic of tick is not caught. The thread holds
 // one of the GOMAXPROCS while packets come: a program sets it to one more a
 // queue.
-func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func()) error {
+func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func() (busy bool)) error {
 	if !q.running.TryLock() {
 		return fmt.Errorf("run queue %d: it is running", q.number)
 	}
@@ -69,21 +73,29 @@ type loop struct {
 	fds     [2]unix.PollFd
 }
 
-func (l *loop) run(tick func()) error {
+func (l *loop) run(tick func() bool) error {
 	start := time.Now()
-	next := tickInterval
-	idle := false
+	var last time.Duration
+	idle, rest := false, 0
 	for !l.q.stop.Load() {
+		next := last + tickInterval
+		if rest >= restAfter {
+			next = last + restInterval
+		}
 		if !idle || l.poll(next-time.Since(start)) {
 			n, err := l.once(0)
 			if err != nil {
 				return err
 			}
-			idle = n == 0
+			if idle = n == 0; !idle {
+				rest = 0
+			}
 		}
 		if now := time.Since(start); now >= next {
-			tick()
-			next = now + tickInterval
+			if rest++; tick() {
+				rest = 0
+			}
+			last = now
 		}
 	}
 	// Packets that wait would be dropped with the queue.

@@ -138,7 +138,7 @@ func run(t testing.TB, q *Queue, handle func(*Packet) Verdict) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- q.Run(ctx, handle, func() {}) }()
+	go func() { done <- q.Run(ctx, handle, func() bool { return false }) }()
 	var stopped atomic.Bool
 	stop = func() {
 		if stopped.Swap(true) {

@@ -30,7 +30,7 @@ func TestNetnsRunEnds(t *testing.T) {
 	start := func() (end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- q.Run(ctx, markAll, func() { ticks.Add(1) }) }()
+		go func() { done <- q.Run(ctx, markAll, func() bool { ticks.Add(1); return true }) }()
 		return func() {
 			t.Helper()
 			cancel()
@@ -51,7 +51,7 @@ func TestNetnsRunEnds(t *testing.T) {
 
 	end := start()
 	idle()
-	if err := q.Run(t.Context(), markAll, func() {}); err == nil {
+	if err := q.Run(t.Context(), markAll, func() bool { return false }); err == nil {
 		t.Error("two Run at a time: want an error")
 	}
 	end()
@@ -79,7 +79,7 @@ func TestNetnsRunEnds(t *testing.T) {
 		t.Error(err)
 	}
 	end()
-	if err := q.Run(t.Context(), markAll, func() {}); !errors.Is(err, os.ErrClosed) {
+	if err := q.Run(t.Context(), markAll, func() bool { return false }); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Run after Close: want os.ErrClosed, got %v", err)
 	}
 	if err := q.Close(); err != nil {
@@ -109,9 +109,10 @@ func TestNetnsRunTicks(t *testing.T) {
 				cancel()
 			}
 			return Verdict{}
-		}, func() {
+		}, func() bool {
 			ticker.Store(int64(unix.Gettid()))
 			ticks.Add(1)
+			return false
 		})
 	}()
 	u.write([]byte("x"))
@@ -126,6 +127,42 @@ func TestNetnsRunTicks(t *testing.T) {
 	case <-done:
 	case <-time.After(patience):
 		t.Fatal("Run did not end")
+	}
+}
+
+// TestNetnsRunRests ticks rarely where there is nothing to do, and often again
+// after a packet.
+func TestNetnsRunRests(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	ns := netnstest.New(t)
+	u := newUDP(t, ns, "127.0.0.1", 1)
+	q := open(t, ns, Config{})
+	rule{ns: ns}.add(t)
+	ticks := make(chan time.Time, 10_000)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- q.Run(ctx, markAll, func() bool { ticks <- time.Now(); return false }) }()
+	for range restAfter {
+		<-ticks
+	}
+	last := <-ticks
+	for range 3 {
+		next := <-ticks
+		if d := next.Sub(last); d < restInterval-tickInterval {
+			t.Errorf("a tick after %v of rest", d)
+		}
+		last = next
+	}
+	// The machine may be slow once, but not each time.
+	eventually(t, "frequent ticks after a packet", func() bool {
+		expectMark(t, u, 0x101)
+		<-ticks
+		last := <-ticks
+		return (<-ticks).Sub(last) < restInterval/2
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

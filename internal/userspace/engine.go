@@ -75,7 +75,7 @@ type rules interface {
 
 // queue is an NFQUEUE.
 type queue interface {
-	Run(ctx context.Context, handle func(*nfqueue.Packet) nfqueue.Verdict, tick func()) error
+	Run(ctx context.Context, handle func(*nfqueue.Packet) nfqueue.Verdict, tick func() (busy bool)) error
 	Stats() nfqueue.Stats
 	Close() error
 }
@@ -179,6 +179,8 @@ type Engine struct {
 	closedDue            bool
 	closedError          error
 	closedErrors         uint64
+	// heard counts events.
+	heard uint64
 	// What went wrong, in numbers.
 	overruns, underflows, strangers uint64
 	// maxFlows and maxTemplates bound the tables, see limits.go. unscheduled are

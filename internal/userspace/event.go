@@ -45,6 +45,7 @@ func (e *Engine) drain() {
 // alone, so that an event that comes twice, late or never does no harm beyond
 // the next resync.
 func (e *Engine) event(ev *conntrack.Event) {
+	e.heard++
 	s := e.serverOf(ev)
 	if s == nil {
 		return

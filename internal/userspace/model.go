@@ -17,6 +17,8 @@ type model struct {
 	// marked and anyPort say that there are services by mark, and with port 0:
 	// look-ups that most packets can do without.
 	marked, anyPort bool
+	// signals says that there are services whose scheduler wants them.
+	signals bool
 	// routed says that there are real servers, dead ones included, that get
 	// packets as they are.
 	routed bool
@@ -103,10 +105,11 @@ func (m *model) setServer(id uint32, s *server) {
 	m.servers[id] = s
 }
 
-// noteKinds brings marked and anyPort up to date.
+// noteKinds brings marked and what follows it up to date.
 func (m *model) noteKinds() {
-	m.marked, m.anyPort, m.routed = false, false, false
-	for k := range m.services {
+	m.marked, m.anyPort, m.signals, m.routed = false, false, false, false
+	for k, s := range m.services {
+		m.signals = m.signals || s.signals
 		m.marked = m.marked || k.FWMark != 0
 		m.anyPort = m.anyPort || k.FWMark == 0 && k.Address.Port() == 0
 	}

@@ -26,7 +26,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	for i, q := range e.queues {
 		wg.Go(func() {
 			r := &reader{engine: e}
-			tick := e.tickTime
+			tick := e.tickQuiet
 			if i == 0 {
 				tick = e.tickEvents
 			}
@@ -44,16 +44,26 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// tickEvents is called every few milliseconds on the thread of the first queue.
-func (e *Engine) tickEvents() {
+// tickEvents is called every few milliseconds on the thread of the first queue. It
+// returns whether it ought to be, also where no packets come: while there are
+// events, and while requests are timed by them.
+func (e *Engine) tickEvents() (busy bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.setTime()
+	before := e.heard
 	e.drain()
 	if e.now-e.closedAt >= idleRead {
 		e.readClosed()
 	}
 	e.closedDue = e.now >= e.closedNext
+	return e.heard != before || e.model.signals
+}
+
+// tickQuiet is tickEvents for the other queues.
+func (e *Engine) tickQuiet() (busy bool) {
+	e.tickTime()
+	return false
 }
 
 func (e *Engine) tickTime() {

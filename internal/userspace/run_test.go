@@ -11,7 +11,7 @@ import (
 // fakeQueue is a queue that the kernel takes away where fail is set.
 type fakeQueue struct{ fail error }
 
-func (q fakeQueue) Run(ctx context.Context, _ func(*nfqueue.Packet) nfqueue.Verdict, _ func()) error {
+func (q fakeQueue) Run(ctx context.Context, _ func(*nfqueue.Packet) nfqueue.Verdict, _ func() bool) error {
 	if q.fail != nil {
 		return q.fail
 	}
@@ -45,4 +45,29 @@ func TestRunEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTickBusy asks for frequent ticks while there are events, and while a
+// scheduler wants signals.
+func TestTickBusy(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	tu := tupleTo(web, "198.51.100.1:1000")
+	g.connect(tu, 1)
+	busy := func(want bool) {
+		t.Helper()
+		if got := g.engine.tickEvents(); got != want {
+			t.Errorf("busy: want %v, got %v", want, got)
+		}
+	}
+	busy(false)
+	g.kernel.end(tu)
+	busy(true)
+	busy(false)
+	svc := web
+	svc.Scheduler = "least-time"
+	g.apply(editOp(svc))
+	busy(true)
+	g.apply(deleteOp(svc))
+	busy(false)
 }

@@ -57,7 +57,7 @@ func (l *lab) serveQueue(number uint16, pick func(packet.Info) uint32) *daemon {
 				return nfqueue.Verdict{Accept: true}
 			}
 			return nfqueue.Verdict{Accept: true, SetMark: true, Mark: in.Mark | mark}
-		}, func() {})
+		}, func() bool { return false })
 	}()
 	d.stop = sync.OnceFunc(func() {
 		cancel()
