@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,35 +60,53 @@ func TestNetnsInactive(t *testing.T) {
 	})
 }
 
-// TestNetnsActiveAgain sees the bit cleared by the SYN of the next connection
-// from the client's port, where connection tracking keeps the entry.
+// TestNetnsActiveAgain sees Inactive cleared and Reuse flipped by the SYN of the next
+// connection from the client's port, where connection tracking keeps the entry,
+// and hears of it.
 func TestNetnsActiveAgain(t *testing.T) {
 	l := newLab(t, Options{FailOpen: true})
 	l.apply(bothVersions())
-	inactive := l.rules.opts.Inactive()
+	l.lb.SetSysctl("net.netfilter.nf_conntrack_events", "0")
+	inactive, reuse := l.rules.opts.Inactive(), l.rules.opts.Reuse()
 	c, _ := l.dial("tcp", "192.0.2.1:80")
 	e := l.flowOf(c.LocalAddr(), every)
-	nft(t, l.rules, fmt.Sprintf(`table ip other { chain c { type filter hook prerouting priority -199; ct mark set ct mark or %d; }; }`, inactive))
-	c.Write([]byte("more"))
-	if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
-		t.Fatal(err)
-	}
-	l.flowOf(c.LocalAddr(), func(now *conntrack.Event) bool { return now.Mark == e.Mark|inactive })
-	// Nobody answers the SYN, so that it is the last packet.
-	nft(t, l.rules, `flush table ip other; table ip other { chain f { type filter hook forward priority 0; drop; }; }`)
-	syn := synOf(&e.Orig)
-	err := l.client.Do(func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		return unix.Sendto(fd, syn, 0, &unix.SockaddrInet4{Addr: e.Orig.Dst().As4()})
-	})
+	ev, err := conntrack.OpenEvents(conntrack.EventConfig{NetNS: l.lb.FD(), Groups: conntrack.Updates})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.flowOf(c.LocalAddr(), func(now *conntrack.Event) bool { return now.ID == e.ID && now.Mark == e.Mark })
+	defer ev.Close()
+	for _, want := range []uint32{e.Mark ^ reuse, e.Mark} {
+		nft(t, l.rules, fmt.Sprintf(`table ip other { chain c { type filter hook prerouting priority -199; ct mark set ct mark or %d; }; }`, inactive))
+		c.Write([]byte("more"))
+		l.flowOf(c.LocalAddr(), func(now *conntrack.Event) bool { return now.Mark == want^reuse|inactive })
+		// Nobody answers the SYN, so that it is the last packet. A packet that is
+		// dropped tells of nothing, so it gets as far as the servers.
+		nft(t, l.rules, `delete table ip other`)
+		for _, s := range l.servers {
+			nft(t, l.rulesOf(s), `table ip mute { chain f { type filter hook prerouting priority -300; tcp flags & (syn|ack) == syn drop; }; }`)
+		}
+		ev.Drain(func(*conntrack.Event) {})
+		syn := synOf(&e.Orig)
+		err := l.client.Do(func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			return unix.Sendto(fd, syn, 0, &unix.SockaddrInet4{Addr: e.Orig.Dst().As4()})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.flowOf(c.LocalAddr(), func(now *conntrack.Event) bool { return now.ID == e.ID && now.Mark == want })
+		var got []uint32
+		for end := time.Now().Add(waitTime); time.Now().Before(end) && len(got) == 0; time.Sleep(time.Millisecond) {
+			ev.Drain(func(e *conntrack.Event) { got = append(got, e.Mark) })
+		}
+		if !slices.Equal(got, []uint32{want}) {
+			t.Errorf("events: want mark %#x, got %#x", want, got)
+		}
+	}
 }
 
 // synOf returns the segment that begins an IPv4 flow.

@@ -28,7 +28,7 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// ct mark & MASK @signals jump signals
 		rules = append(rules, rule(t.isSignalled(), jump(chainSignals)))
 	}
-	again := orCTMark(^inactive, 0)
+	again := exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, ^inactive, t.opts.Reuse()), setCT(expr.CtKeyMARK, reg1)}
 	if !s.allEvents {
 		// Such flows tell of their mark: nothing else would say that it changed.
 		again = rule(setEvents(eventDestroy|eventMark), again)
@@ -43,7 +43,7 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// ct mark & MASK == 0 accept
 		rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictAccept)),
 		// tcp flags & (fin|syn|rst|ack) == syn ct direction original ct mark & INACTIVE != 0
-		//	ct event set destroy,mark ct mark set ct mark & ~INACTIVE
+		//	ct event set destroy,mark ct mark set ct mark & ~INACTIVE ^ REUSE
 		//
 		// Where a client's port is used again and the last packet of the reset
 		// connection was no RST, connection tracking goes on with the old entry.
