@@ -234,6 +234,8 @@ func TestNetnsOverrun(t *testing.T) {
 	l.eventBuffer = 2 << 10
 	l.open()
 	svc, ops := l.service(ipvs.TCP, ipvs.IPv4)
+	svc.Scheduler = "least-active" // connections tell of more than their ends
+	ops[0].Service = svc
 	l.apply(ops...)
 	for range 5 {
 		conns, _ := l.connect(svc, 100)

@@ -26,8 +26,9 @@ func (t *table) undecidedRules(s *shape) []exprs {
 		// meta mark & MASK == 0 return
 		rule(markIs(t.opts.Mask, 0), verdict(expr.VerdictReturn)),
 	}
-	rules = append(rules, t.eventRules(s, eventNew)...)
 	rules = append(rules, t.carryRules(s)...)
+	// ct event set new,destroy …
+	rules = append(rules, t.eventRules(s, eventNew)...)
 	return append(rules, t.connectRules()...)
 }
 
@@ -170,8 +171,8 @@ func (t *table) pickRules(s *shape) []exprs {
 	if s.stateless && !s.allEvents {
 		// ct event set new,destroy,mark
 		//
-		// Before the connection's mark, whose event is the flow's start then: see
-		// translateRules.
+		// Before the connection's mark, whose event is the flow's start then, also
+		// after eventRules.
 		rules = append(rules, setEvents(eventNew|eventDestroy|eventMark))
 	}
 	for m := t.opts.Mask; m != 0; m &= m - 1 {

@@ -185,57 +185,82 @@ func TestNetnsResetBeforeEstablished(t *testing.T) {
 const tcpClose = 8
 
 // TestNetnsEvents listens as the daemon does: a flow that it decided tells of its
-// end alone, one of the fallback of its start as well.
+// end alone, one of the fallback of its start as well. That it closes makes an
+// event only where something else needs events of marks.
 func TestNetnsEvents(t *testing.T) {
-	for _, all := range []bool{false, true} {
-		s := bothVersions()
-		s.AllEvents = all
-		eachWay(t, Options{}, s, func(t *testing.T, l *lab) {
-			l.lb.SetSysctl("net.netfilter.nf_conntrack_events", map[bool]string{false: "0", true: "1"}[all])
-			ev, err := conntrack.OpenEvents(conntrack.EventConfig{NetNS: l.lb.FD(),
-				Groups: conntrack.News | conntrack.Updates | conntrack.Destroys})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ev.Close()
-			c, name := l.dial("tcp", "192.0.2.1:80")
-			mark := map[string]uint32{"0": mark1, "1": mark2}[name]
-			l.flowOf(c.LocalAddr(), every)
-			c.Close()
-			l.flowOf(c.LocalAddr(), func(e *conntrack.Event) bool { return e.Mark&l.rules.opts.Inactive() != 0 })
-			table, err := conntrack.OpenTable(l.lb.FD())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer table.Close()
-			if err := table.Delete(t.Context(), conntrack.Filter{Mark: mark, MarkMask: DefaultMask}); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for end := time.Now().Add(waitTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
-				ev.Drain(func(e *conntrack.Event) {
-					if e.Mark&DefaultMask != 0 || !all { // with all, others' flows tell of themselves
-						got = append(got, fmt.Sprintf("%v %#x", e.Kind, e.Mark))
-					}
-				})
-				if len(got) > 0 && strings.HasPrefix(got[len(got)-1], "destroy") {
-					break
-				}
-			}
-			closed := mark | l.rules.opts.Inactive()
-			want := []string{fmt.Sprintf("update %#x", closed), fmt.Sprintf("destroy %#x", closed)}
-			if strings.HasSuffix(t.Name(), "fallback") || strings.Contains(t.Name(), "fallback#") {
-				want = append([]string{fmt.Sprintf("new %#x", mark)}, want...)
-			}
-			if all {
-				// Every change of state: the first and the last say enough.
-				want = []string{fmt.Sprintf("new %#x", mark), want[len(want)-1]}
-				got = []string{got[0], got[len(got)-1]}
-			}
-			if !cmp.Equal(want, got) {
-				t.Errorf("all events %v (-want +got)\n%s", all, cmp.Diff(want, got))
+	all := bothVersions()
+	all.AllEvents = true
+	stateless := bothVersions()
+	stateless.Services[2].OnePacket = true
+	for _, test := range []struct {
+		name   string
+		spec   Spec
+		closes bool
+	}{
+		{"masquerading", bothVersions(), false},
+		{"signals elsewhere", signalled(2), false},
+		{"signals", signalled(1), true},
+		{"stateless services", stateless, true},
+		{"all", all, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			eachWay(t, Options{}, test.spec, func(t *testing.T, l *lab) { l.events(test.closes, test.spec.AllEvents) })
+		})
+	}
+}
+
+// events opens and closes a connection, deletes its entry, and compares the
+// events.
+func (l *lab) events(closes, all bool) {
+	t := l.t
+	t.Helper()
+	l.lb.SetSysctl("net.netfilter.nf_conntrack_events", map[bool]string{false: "0", true: "1"}[all])
+	ev, err := conntrack.OpenEvents(conntrack.EventConfig{NetNS: l.lb.FD(),
+		Groups: conntrack.News | conntrack.Updates | conntrack.Destroys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ev.Close()
+	c, name := l.dial("tcp", "192.0.2.1:80")
+	mark := map[string]uint32{"0": mark1, "1": mark2}[name]
+	closed := mark | l.rules.opts.Inactive()
+	l.flowOf(c.LocalAddr(), every)
+	c.Close()
+	l.flowOf(c.LocalAddr(), func(e *conntrack.Event) bool { return e.Mark == closed })
+	table, err := conntrack.OpenTable(l.lb.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if err := table.Delete(t.Context(), conntrack.Filter{Mark: mark, MarkMask: DefaultMask}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for end := time.Now().Add(waitTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		ev.Drain(func(e *conntrack.Event) {
+			if e.Mark&DefaultMask != 0 || !all { // with all, others' flows tell of themselves
+				got = append(got, fmt.Sprintf("%v %#x", e.Kind, e.Mark&^l.rules.opts.Busy()))
 			}
 		})
+		if len(got) > 0 && strings.HasPrefix(got[len(got)-1], "destroy") {
+			break
+		}
+	}
+	var want []string
+	if strings.Contains(t.Name(), "fallback") {
+		want = append(want, fmt.Sprintf("new %#x", mark))
+	}
+	if closes {
+		want = append(want, fmt.Sprintf("update %#x", closed))
+	}
+	want = append(want, fmt.Sprintf("destroy %#x", closed))
+	if all {
+		// Every change of state: the first and the last say enough.
+		want = []string{fmt.Sprintf("new %#x", mark), want[len(want)-1]}
+		got = []string{got[0], got[len(got)-1]}
+	}
+	if !cmp.Equal(want, got) {
+		t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
 	}
 }
 

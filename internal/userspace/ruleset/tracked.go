@@ -58,8 +58,8 @@ func (t *table) trackedRules(s *shape) []exprs {
 		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), original(), ctIs(expr.CtKeySTATUS, ctAssured, 0), verdict(expr.VerdictAccept)),
 		// ct mark & INACTIVE == 0 ct mark set ct mark | INACTIVE ct mark & MASK @closing
 		//
-		// Once a flow: the connection is inactive from here on, which makes an event
-		// and which the element counts.
+		// Once a flow: the connection is inactive from here on, which the element
+		// counts.
 		rule(ctIs(expr.CtKeyMARK, inactive, 0), orCTMark(^uint32(0), inactive),
 			exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setClosing)),
 	)

@@ -29,7 +29,6 @@ func (t *table) translateRules(s *shape) []exprs {
 		}
 	}
 	rules = append(rules, t.carryRules(s)...)
-	// After the connection's mark: set before it, each flow would tell of its start.
 	rules = append(rules, t.eventRules(s, 0)...)
 	return append(rules, t.connectRules()...)
 }
@@ -54,20 +53,31 @@ func (t *table) carryRules(s *shape) []exprs {
 	return rules
 }
 
-// eventRules choose what a flow tells of itself.
+// eventRules choose what a flow tells of itself. That a connection closes is
+// counted: an event of each would cost more than anything else here. They come
+// after the connection's mark: set before it, signals would tell of it.
 func (t *table) eventRules(s *shape, also uint32) []exprs {
 	if s.allEvents {
 		return nil
 	}
-	return []exprs{
-		// ct event set destroy,mark
-		setEvents(also | eventDestroy | eventMark),
-		// meta l4proto sctp ct event set destroy,protoinfo,mark
+	if s.stateless {
+		// What the fallback decided tells of its start by its mark: see pickRules.
+		also |= eventMark
+	}
+	rules := []exprs{
+		// ct event set destroy
+		setEvents(also | eventDestroy),
+		// meta l4proto sctp ct event set destroy,protoinfo
 		//
 		// An association is active while it is established, which no packet of
 		// one side alone tells.
-		rule(protocol(protoSCTP), setEvents(also|eventDestroy|eventProto|eventMark)),
+		rule(protocol(protoSCTP), setEvents(also|eventDestroy|eventProto)),
 	}
+	if s.signals && !s.stateless {
+		// ct mark & MASK @signals ct event set destroy,mark
+		rules = append(rules, rule(t.isSignalled(), setEvents(also|eventDestroy|eventMark)))
+	}
+	return rules
 }
 
 // setEvents is "ct event set …".
