@@ -107,11 +107,16 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	var s *server
 	var n uint32
 	r.fill()
+	again := e.again(svc, in)
+	kept := again
+	if kept == nil && e.keepsServer(svc, before) {
+		kept = before
+	}
 	switch {
 	case svc.persistent():
 		s, n = e.persistent(svc, &r.packet, st)
-	case e.keepsServer(svc, before):
-		s = before
+	case kept != nil:
+		s = kept
 		svc.table.Count(s.sched, sched.Uncounted, st)
 	default:
 		s = e.pick(svc, &r.packet, st)
@@ -127,7 +132,9 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	if n != 0 {
 		e.templates.list[n].flows++
 	}
-	e.countConnection(svc, s)
+	if again == nil {
+		e.countConnection(svc, s)
+	}
 	return s
 }
 

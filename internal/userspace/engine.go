@@ -153,6 +153,8 @@ type Engine struct {
 	templates templates
 	// requests are those that wait for their answers, by flow.
 	requests map[flow.Tuple]request
+	// aborted are flows that ended and whose SYN may come again.
+	aborted  map[flow.Tuple]aborted
 	timeouts ipvs.Timeouts
 	sysctls  sysctls
 	// now and tick are the time, as of the last tick of a queue.
@@ -243,6 +245,7 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		maxFlows:    minMaxFlows, maxTemplates: maxTemplates,
 		templates: newTemplates(),
 		requests:  make(map[flow.Tuple]request),
+		aborted:   make(map[flow.Tuple]aborted),
 		timeouts:  defaultTimeouts,
 		sysctls:   defaultSysctls,
 		urgent:    make(chan struct{}, 1),

@@ -63,7 +63,9 @@ func (e *Engine) event(ev *conntrack.Event) {
 		return
 	}
 	e.account(f, s, ev)
-	if closed := ev.Mark&e.inactive != 0; closed && f.Open {
+	if closed := ev.Mark&e.inactive != 0; !closed {
+		e.abort(f)
+	} else if f.Open {
 		e.move(f, s, sched.Inactive, true)
 	}
 	e.release(f)

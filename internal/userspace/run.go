@@ -112,6 +112,7 @@ func (e *Engine) care(ctx context.Context) {
 		}
 		e.tickTime()
 		e.expireTemplates()
+		e.forgetAborted()
 		if n%estimateEvery == 0 {
 			e.estimate()
 		}
