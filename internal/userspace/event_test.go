@@ -146,3 +146,31 @@ func TestWarningsOfConntrack(t *testing.T) {
 		}
 	}
 }
+
+// TestUntranslated counts connections of a real server at the address of its
+// service, which connection tracking has no need to translate.
+func TestUntranslated(t *testing.T) {
+	g := newRig(t)
+	own := web.Address.String()
+	g.apply(addOp(web), add(web, own, 1), add(web, one, 1))
+	here, there := tupleTo(web, "198.51.100.1:1000"), tupleTo(web, "198.51.100.1:1001")
+	if got := g.connect(there, 1); got != one {
+		t.Fatalf("want %s, got %s", one, got)
+	}
+	if got := g.connect(here, 2); got != own {
+		t.Fatalf("want %s, got %s", own, got)
+	}
+	g.kernel.entries[here].Status &^= conntrack.StatusDstNAT
+	want := map[string]string{own: "1/0/0", one: "1/0/0"}
+	g.pass(10 * time.Second)
+	g.resync()
+	g.counts(web.ServiceKey, want)
+	g.start() // the next engine knows of it, too
+	g.counts(web.ServiceKey, want)
+	g.kernel.end(here)
+	g.kernel.lost = true // no event of that
+	g.kernel.events = nil
+	g.pass(10 * time.Second)
+	g.resync()
+	g.counts(web.ServiceKey, map[string]string{own: "0/0/0", one: "1/0/0"})
+}

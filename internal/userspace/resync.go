@@ -88,9 +88,37 @@ func (e *Engine) entry(ev *conntrack.Event) entryName {
 }
 
 // dump reads all flows that are ours. Each was translated, which the kernel
-// sorts by.
+// sorts by, but for those whose real server has the address that their packets
+// have anyway.
 func (e *Engine) dump(ctx context.Context, handle func(*conntrack.Event)) error {
-	return e.table.Dump(ctx, conntrack.Filter{Status: conntrack.StatusDstNAT, StatusMask: conntrack.StatusDstNAT}, handle)
+	const translated = conntrack.StatusDstNAT
+	if err := e.table.Dump(ctx, conntrack.Filter{Status: translated, StatusMask: translated}, handle); err != nil {
+		return err
+	}
+	for _, mark := range e.untranslated() {
+		f := conntrack.Filter{Mark: mark, MarkMask: e.marks.mask, StatusMask: translated}
+		if err := e.table.Dump(ctx, f, handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untranslated returns the marks of real servers that the address of their
+// service may lead to as it is.
+func (e *Engine) untranslated() (marks []uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.model.servers {
+		if s == nil || routed(&s.Destination) {
+			continue
+		}
+		if k := s.service.ServiceKey; k.FWMark == 0 && k.Address.Addr() == s.Address.Addr() &&
+			(k.Address.Port() == 0 || s.Address.Port() == 0 || k.Address.Port() == s.Address.Port()) {
+			marks = append(marks, e.marks.of(s.id))
+		}
+	}
+	return marks
 }
 
 // sweep releases the flows of one part that a dump should have had and had not.
