@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -118,6 +119,33 @@ func TestTableSteadyState(t *testing.T) {
 	}
 }
 
+// TestTableMemory has room for few flows more than there are, while it grows and
+// while it empties.
+func TestTableMemory(t *testing.T) {
+	table := flowtable.New(1)
+	const n = 100000
+	check := func() {
+		t.Helper()
+		if got, most := table.Slots(), table.Len()+flowtable.Shards*2*24; got > most {
+			t.Errorf("%d flows: want room for %d at most, got %d", table.Len(), most, got)
+		}
+	}
+	for i := range uint32(n) {
+		k := tuple(i)
+		table.Insert(&k)
+		if i%7919 == 0 {
+			check()
+		}
+	}
+	for i := range uint32(n) {
+		k := tuple(i)
+		table.Delete(&k)
+		if i%7919 == 0 {
+			check()
+		}
+	}
+}
+
 // TestTableShrinks empties a table that was large, by a sweep a part as the
 // engine does now and then.
 func TestTableShrinks(t *testing.T) {
@@ -144,6 +172,30 @@ func TestInsertWithoutProtocol(t *testing.T) {
 		}
 	}()
 	flowtable.New(1).Insert(&flow.Tuple{})
+}
+
+// BenchmarkTableMemory says what a flow takes of the heap in a table that grew to
+// its size, and what all that was allocated for that took.
+func BenchmarkTableMemory(b *testing.B) {
+	for _, n := range []uint32{10000, 100000, 120000, 1000000} {
+		b.Run(fmt.Sprintf("flows=%d", n), func(b *testing.B) {
+			var before, after runtime.MemStats
+			for b.Loop() {
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				table := flowtable.New(1)
+				for i := range n {
+					k := tuple(i)
+					table.Insert(&k)
+				}
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				runtime.KeepAlive(table)
+			}
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n), "B/flow")
+			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/float64(n), "allocated/flow")
+		})
+	}
 }
 
 func BenchmarkTable(b *testing.B) {
