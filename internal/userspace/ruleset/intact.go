@@ -13,12 +13,16 @@ import (
 // Intact says whether the tables are as they were applied. It is cheap as long as
 // nobody changes any nftables rules of the namespace; after a change of others
 // it reads lbd's tables. Where they were changed or deleted, it says so once, and
-// the next Apply writes everything. Templates may come and go.
+// the next Apply writes everything. Templates may come and go. Routes of tunnels
+// that are missing are set again at once.
 func (r *Rules) Intact(ctx context.Context) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return false, err
+	}
+	if err := r.keepTunnels(); err != nil {
+		return false, fmt.Errorf("look after tunnels: %w", err)
 	}
 	now, err := r.watch.generation()
 	if err != nil {

@@ -46,9 +46,10 @@ type Rules struct {
 	// while the kernel's tables are not known to be so.
 	last  Spec
 	names *names
-	// tunnels are open once there was one; ends are those that are set.
-	tunnels *tunnel.Tunnels
-	ends    []tunnel.End
+	// tunnels are open once there was one; ends are those that are set, wanted
+	// those that ought to be, and lost those of them without a route.
+	tunnels            *tunnel.Tunnels
+	ends, wanted, lost []tunnel.End
 }
 
 // Open finds out what the kernel can do; it changes nothing yet. The error
@@ -224,6 +225,6 @@ func (r *Rules) Remove(ctx context.Context) error {
 	if r.able.Tunnel != nil {
 		return nil
 	}
-	r.ends = nil
+	r.ends, r.wanted, r.lost = nil, nil, nil
 	return tunnel.Remove(r.opts.NetNS)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lbd-project/lbd/internal/userspace/tunnel"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -136,4 +137,48 @@ func bpfFiles(t *testing.T) (open []string) {
 		}
 	}
 	return open
+}
+
+// TestNetnsTunnelRoute has the route into the tunnels back where the kernel
+// deleted it, and an end that could not be reached is set once it can.
+func TestNetnsTunnelRoute(t *testing.T) {
+	l := newRouteLab(t, Options{FailOpen: true})
+	for _, s := range l.servers {
+		s.Unwrap()
+	}
+	s := routed()
+	for i := range s.Servers {
+		s.Servers[i].Forward = ipvs.Tunnel
+		s.Servers[i].Service = s.Services[i/2].ID
+		s.Servers[i].Address = routed().Servers[i%2].Address
+	}
+	l.apply(s)
+	ask := func() {
+		t.Helper()
+		if _, err := l.ask(l.client, "tcp", routeAddresses[0]); err != nil {
+			t.Error(err)
+		}
+	}
+	intact := func() {
+		t.Helper()
+		if ok, err := l.rules.Intact(t.Context()); !ok || err != nil {
+			t.Errorf("intact: %v, %v", ok, err)
+		}
+	}
+	ask()
+	if err := tunnel.Remove(l.lb.FD()); err != nil {
+		t.Fatal(err)
+	}
+	intact()
+	ask()
+
+	lost := l.rules.wanted[0]
+	l.rules.lost, l.rules.ends = []tunnel.End{lost}, nil
+	if _, err := l.rules.tunnels.Set(l.rules.wanted[1:]); err != nil {
+		t.Fatal(err)
+	}
+	intact()
+	if len(l.rules.ends) != len(l.rules.wanted) || len(l.rules.lost) != 0 {
+		t.Errorf("want all of %d ends set, got %d, and %v lost", len(l.rules.wanted), len(l.rules.ends), l.rules.lost)
+	}
 }

@@ -31,8 +31,9 @@ func (s *Spec) tunnelEnds() []tunnel.End {
 }
 
 // setTunnels makes the ends those of list. One that cannot be reached now is
-// tried again with the next Apply.
+// tried again by keepTunnels.
 func (r *Rules) setTunnels(list []tunnel.End) error {
+	r.wanted = list
 	if slices.Equal(list, r.ends) {
 		return nil
 	}
@@ -48,13 +49,37 @@ func (r *Rules) setTunnels(list []tunnel.End) error {
 	if err != nil {
 		return err
 	}
+	before := r.lost
+	r.lost = nil
 	for _, u := range unreachable {
-		r.opts.Logger.Warn("a tunnel has no route to its end", "real_server", u.End.Address, "err", u.Err)
+		r.lost = append(r.lost, u.End)
+		if !slices.Contains(before, u.End) {
+			r.opts.Logger.Warn("a tunnel has no route to its end", "real_server", u.End.Address, "err", u.Err)
+		}
 	}
 	if len(unreachable) == 0 {
 		r.ends = list
 	}
 	return nil
+}
+
+// keepTunnels sets again what the kernel forgot with a device, and what could not
+// be reached before.
+func (r *Rules) keepTunnels() error {
+	if len(r.wanted) == 0 {
+		return nil
+	}
+	if r.tunnels != nil {
+		intact, err := r.tunnels.Intact()
+		if err != nil {
+			return err
+		}
+		if !intact {
+			r.opts.Logger.Warn("a route into tunnels was deleted: it is set again")
+			r.ends = nil
+		}
+	}
+	return r.setTunnels(r.wanted)
 }
 
 // without returns the elements of list that are not in other.

@@ -44,6 +44,23 @@ func setRoute(to netip.Addr, device uint32, program, mtu int) error {
 	return nil
 }
 
+// hasRoute says whether the route to an address is lbd's.
+func hasRoute(to netip.Addr) (bool, error) {
+	b := routeMessage(to)
+	b[4], b[5], b[6], b[7] = 0, 0, 0, 0
+	binary.NativeEndian.PutUint32(b[8:], unix.RTM_F_FIB_MATCH)
+	answer, err := request(unix.RTM_GETROUTE, 0, b)
+	switch {
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ESRCH):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for the route to %v: %w", to, err)
+	case len(answer) < unix.SizeofRtMsg:
+		return false, errors.New("truncated answer from rtnetlink")
+	}
+	return int(answer[1]) == to.BitLen() && answer[5] == routeProtocol, nil
+}
+
 // device returns the index of the device that packets to an address leave by.
 func device(to netip.Addr) (uint32, error) {
 	b := routeMessage(to)

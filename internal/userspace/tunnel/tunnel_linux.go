@@ -100,10 +100,7 @@ func (t *Tunnels) update(list []End) (unreachable []Unreachable, err error) {
 			}
 		}
 		want[e] = w
-		r := &routes[0]
-		if e.Inner6 {
-			r = &routes[1]
-		}
+		r := &routes[inner(e)]
 		if r.mtu == 0 || w.mtu < r.mtu {
 			*r = w
 		}
@@ -130,6 +127,46 @@ func (t *Tunnels) update(list []End) (unreachable []Unreachable, err error) {
 	}
 	t.set = want
 	return unreachable, nil
+}
+
+// Intact says whether the routes into the tunnels are there: the kernel deletes
+// them with their device, or when that goes down. Where one is missing, the next
+// Set looks for all ways afresh.
+func (t *Tunnels) Intact() (intact bool, err error) {
+	var need [2]bool
+	for e := range t.set {
+		need[inner(e)] = true
+	}
+	err = t.ns.Do(func() error {
+		for i, want := range need {
+			if !want {
+				continue
+			}
+			there, err := hasRoute(Gateway(i == 1))
+			if err != nil {
+				return err
+			}
+			if !there {
+				return errNoRoute
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errNoRoute) {
+		clear(t.set)
+		return false, nil
+	}
+	return err == nil, err
+}
+
+var errNoRoute = errors.New("no route")
+
+// inner is 1 for an end of IPv6 packets, else 0.
+func inner(e End) int {
+	if e.Inner6 {
+		return 1
+	}
+	return 0
 }
 
 // find looks for the way to an end.

@@ -61,6 +61,27 @@ func TestNetnsRoutes(t *testing.T) {
 	if got := tun.ends.String(); tun.count(t) != 2 {
 		t.Errorf("want 2 ends in %s, got %d", got, tun.count(t))
 	}
+	intact := func(want bool) {
+		t.Helper()
+		if got, err := tun.Intact(); got != want || err != nil {
+			t.Errorf("intact: want %v, got %v, %v", want, got, err)
+		}
+	}
+	intact(true)
+	// The device goes down and comes back, without the routes; a default route is
+	// no replacement.
+	ns.Down("eth0")
+	ns.Up("eth0")
+	ns.AddAddr("eth0", "2001:db8::1/64") // which IPv6 takes away meanwhile
+	ns.AddRoute("0.0.0.0/0", "198.51.100.254")
+	intact(false)
+	if _, err := tun.Set(ends[:2]); err != nil {
+		t.Fatal(err)
+	}
+	intact(true)
+	if _, err := ns.Run(exec.Command("ip", "route", "del", "default")); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := tun.Set(ends[:1]); err != nil {
 		t.Fatal(err)
 	}
