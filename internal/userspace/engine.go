@@ -185,6 +185,8 @@ type Engine struct {
 	heard uint64
 	// What went wrong, in numbers.
 	overruns, underflows, strangers uint64
+	// unasked are the connections that the rules balanced while the engine runs.
+	unasked uint64
 	// maxFlows and maxTemplates bound the tables, see limits.go. unscheduled are
 	// the connections that were not scheduled for want of room, forgotten those
 	// that got no template.

@@ -91,6 +91,9 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 	switch {
 	case made:
 		e.adopt(f, s, st)
+		if ev.Kind == conntrack.New && !dumped && !e.starting {
+			e.unasked++
+		}
 		f.Reused = ev.Mark&e.reuse != 0
 	case f.Server != s.id:
 		if e.tick-f.Born <= settleTicks {

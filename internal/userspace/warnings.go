@@ -111,6 +111,7 @@ func (e *Engine) look(ctx context.Context) error {
 		{"conntrack's table was full, and new connections were dropped", stats.Drop - min(stats.Drop, stats.InsertFailed)},
 		{"conntrack's table was full, and connections were given up early", stats.EarlyDrop},
 		{"conntrack dropped packets whose connection clashed with another", stats.InsertFailed},
+		{"new connections did not wait for the engine, as where the queue is full, and were balanced by weight alone", e.unasked},
 		{"queued packets were of no form that is known, and were balanced by weight alone", e.unparsed.Load()},
 		{"connections have marks of real servers that are not known", e.strangers},
 		{"connection counts would have gone below 0, which is a fault of the engine", e.underflows},

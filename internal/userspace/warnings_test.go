@@ -52,6 +52,10 @@ func TestWarnings(t *testing.T) {
 	g.kernel.begin(tupleTo(web, "198.51.100.1:1000"), 0x7700, true)
 	g.kernel.lost = true
 	look("events came too fast", "no form that is known", "marks of real servers that are not known")
+	g.pass(warnFor)
+	g.kernel.begin(tupleTo(web, "198.51.100.1:1001"), g.engine.marks.of(1), true)
+	g.connect(tupleTo(web, "198.51.100.1:1002"), 1)
+	look("and were balanced by weight alone (1, ")
 	g.listeners = 1
 	g.rules.abilities.Reject = errTest
 	g.pass(warnFor)
