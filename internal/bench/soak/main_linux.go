@@ -6,8 +6,9 @@
 //
 // The network is a client, a balancer and four real servers in namespaces
 // (internal/bench/rig); the load client opens a connection after the other, 64 at
-// once: connect, ask, read the answer, close. Meanwhile, in an order that the
-// seed decides, real servers fail their checks and recover, and the file is
+// once: connect, ask, read the answer, close. When each tuple of the client has
+// been used once, so that lbd holds as many connections as it ever will, changes
+// begin: in an order that the seed decides, real servers fail their checks and recover, and the file is
 // changed and reloaded: other weights, real servers that leave with a drain, and
 // come back. The checks have a port of their own, so that a server whose checks
 // fail serves on: whatever connection fails is lbd's fault.
@@ -26,7 +27,8 @@
 //	soak_inactive    difference of the inactive ones to conntrack's table, summed
 //	                 over the real servers
 //	soak_memory      most resident memory after the first fifth, less 8 MiB for
-//	                 chance, in units of the most until then
+//	                 chance, in units of the most until then, which is with
+//	                 every tuple in the table
 //	soak_files, soak_goroutines
 //	                 descriptors and goroutines at the end beyond those at the
 //	                 start

@@ -40,6 +40,9 @@ type soak struct {
 	churn  *churn
 }
 
+// tuples is how many addresses and ports the client has.
+func (s *soak) tuples() int { return s.connections / reuse / sources * sources }
+
 // play makes all connections and returns what was found.
 func (o options) play(ctx context.Context, t netnstest.TB, out io.Writer) (*findings, error) {
 	dir, err := os.MkdirTemp("", "lbd-soak-")
@@ -77,8 +80,8 @@ func (o options) play(ctx context.Context, t netnstest.TB, out io.Writer) (*find
 	if err := s.compare(ctx, f); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.lbd.Log())
 	}
-	fmt.Fprintf(out, "counts compared %v after the start: %d inactive; memory %d kB until the first fifth, %d kB after; warnings %q\n",
-		time.Since(start).Truncate(time.Second), f.inactive, f.memory.early, f.memory.late, f.warnings)
+	fmt.Fprintf(out, "counts compared %v after the start: lbd counted %d connections, %d are inactive; memory %v; warnings %q\n",
+		time.Since(start).Truncate(time.Second), f.counted, f.inactive, f.memory, f.warnings)
 	if f.files, err = files(s.lbd); err != nil {
 		return nil, err
 	}
@@ -99,7 +102,7 @@ func (s *soak) load(ctx context.Context, f *findings) error {
 		o, err := s.rig.Run(ctx, rig.Load{
 			Kind: rig.Requests, Connections: clients, Threads: 2, Count: s.connections,
 			Time:    time.Duration(s.connections/s.floor+1) * time.Second,
-			Sources: sources, Ports: s.connections / sources / reuse,
+			Sources: sources, Ports: s.tuples() / sources,
 			To: netip.AddrPortFrom(rig.VIP(), rig.AnswerPort),
 		})
 		ended <- end{o, err}
@@ -118,36 +121,40 @@ func (s *soak) load(ctx context.Context, f *findings) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := s.churn.change(s.lbd); err != nil {
-			<-ended
-			return err
+		done, err := s.look(ctx, f)
+		if err == nil && done >= uint64(s.tuples()) {
+			err = s.churn.change(s.lbd)
 		}
-		if err := s.look(ctx, f); err != nil {
+		if err != nil {
 			<-ended
 			return err
 		}
 	}
 }
 
-// look asks lbd how it does, and the kernel how much memory it has.
-func (s *soak) look(ctx context.Context, f *findings) error {
+// look asks lbd how it does, and the kernel how much memory it has. It returns
+// how many connections lbd has counted.
+func (s *soak) look(ctx context.Context, f *findings) (done uint64, err error) {
 	begin := time.Now()
 	if _, err := s.client.Status(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	f.slowest = max(f.slowest, time.Since(begin))
 	table, err := s.client.Table(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	kb, err := resident(s.lbd)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	done := uint64(0)
+	held := 0
 	for _, svc := range table {
 		done += svc.Stats.Connections
+		for _, d := range svc.RealServers {
+			held += int(d.Active) + int(d.Inactive)
+		}
 	}
-	f.memory.note(kb, done*5 <= uint64(s.connections))
-	return nil
+	f.memory.note(kb, held, done*5 <= uint64(s.connections))
+	return done, nil
 }

@@ -12,16 +12,23 @@ import (
 	"github.com/lbd-project/lbd/internal/e2e"
 )
 
-// memory is the resident memory of lbd in kB: the most of the first fifth of the
-// connections, and of the rest.
-type memory struct{ early, late int }
+// memory is the resident memory of lbd in kB, and how many connections its real
+// servers had: the most of the first fifth of the connections, and of the rest.
+type memory struct {
+	early, late         int
+	earlyHeld, lateHeld int
+}
 
-func (m *memory) note(kb int, early bool) {
+func (m *memory) note(kb, held int, early bool) {
 	if early {
-		m.early = max(m.early, kb)
+		m.early, m.earlyHeld = max(m.early, kb), max(m.earlyHeld, held)
 	} else {
-		m.late = max(m.late, kb)
+		m.late, m.lateHeld = max(m.late, kb), max(m.lateHeld, held)
 	}
+}
+
+func (m memory) String() string {
+	return fmt.Sprintf("%d kB until the first fifth, with %d connections held, %d kB after it, with %d", m.early, m.earlyHeld, m.late, m.lateHeld)
 }
 
 // growth returns the most of the rest, less what is by chance, in units of the

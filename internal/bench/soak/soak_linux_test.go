@@ -50,6 +50,20 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestMemory keeps the most of both times, and what it was for.
+func TestMemory(t *testing.T) {
+	var m memory
+	for _, n := range []struct {
+		kb, held int
+		early    bool
+	}{{30000, 50, true}, {40000, 100, true}, {35000, 60, true}, {38000, 100, false}, {42000, 90, false}} {
+		m.note(n.kb, n.held, n.early)
+	}
+	if want := (memory{early: 40000, late: 42000, earlyHeld: 100, lateHeld: 100}); m != want {
+		t.Errorf("want %+v, got %+v", want, m)
+	}
+}
+
 // TestResults lets each finding miss its bar.
 func TestResults(t *testing.T) {
 	good := func() *findings {
@@ -95,6 +109,9 @@ func TestNetnsSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(&out)
+	if f.memory.lateHeld == 0 {
+		t.Error("no connections were held when memory was looked at")
+	}
 	if f.outcome.Done != 30000 || len(f.outcome.Servers) != servers {
 		t.Errorf("want 30000 requests, some for each of %d real servers, got %d, %v; %v", servers, f.outcome.Done, f.outcome.Servers, f.complaint)
 	}
