@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +36,7 @@ type LBD struct {
 	Socket string
 	Holds  *netnstest.NS
 
-	log logBuffer
+	log netnstest.Output
 	// mu guards what a start or an end changes while others look.
 	mu   sync.Mutex
 	kept kept
@@ -222,24 +221,6 @@ func readNotify(c *net.UnixConn, said chan<- string) {
 			}
 		}
 	}
-}
-
-// logBuffer is a buffer that can be read while a process writes to it.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Programs finds lbd and ipvsctl: in the folder that LBD_BIN names, beside the

@@ -1,13 +1,11 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"sync"
 	"syscall"
 	"time"
 
@@ -21,7 +19,7 @@ const stopTimeout = 10 * time.Second
 // until Stop or the end of the rig.
 type Process struct {
 	cmd   *exec.Cmd
-	out   output
+	out   netnstest.Output
 	ended chan struct{}
 	err   error
 }
@@ -107,24 +105,6 @@ func (p *Process) kill() {
 		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		<-p.ended
 	}
-}
-
-// output is a buffer that can be read while a process writes to it.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // lifeline returns the read end of a pipe whose write end nobody else has: it
