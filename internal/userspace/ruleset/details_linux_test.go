@@ -2,6 +2,8 @@ package ruleset
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -118,6 +120,37 @@ func TestNetnsServerAsClient(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNetnsRelated opens a connection to a service that a connection tracking
+// helper of another program expects: it is none of lbd's.
+func TestNetnsRelated(t *testing.T) {
+	eachWay(t, Options{}, bothVersions(), func(t *testing.T, l *lab) {
+		l.serveTCP(l.lb, "192.0.2.1:80", "host")
+		l.serveTCP(l.client, "198.51.100.2:9000", "C")
+		nft(t, l.rules, `table ip other {
+			ct expectation back { protocol tcp; dport 80; timeout 1m; size 8; l3proto ip; }
+			chain out { type filter hook output priority mangle; tcp dport 9000 ct expectation set "back"; }
+		}`)
+		err := l.lb.Do(func() error {
+			d := net.Dialer{Timeout: waitTime, LocalAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}}
+			c, err := d.Dial("tcp", "198.51.100.2:9000")
+			if err == nil {
+				defer c.Close()
+				_, err = io.ReadFull(c, make([]byte, 1))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, err := l.ask(l.client, "tcp", "192.0.2.1:80"); name != "h" || err != nil {
+			t.Errorf("expected: want the host itself, got %q, %v", name, err)
+		}
+		if name, err := l.ask(l.client, "tcp", "192.0.2.1:80"); name == "h" || err != nil {
+			t.Errorf("the next: want a real server, got %q, %v", name, err)
+		}
+	})
 }
 
 // TestNetnsForeignFlows closes connections that are none of lbd's.

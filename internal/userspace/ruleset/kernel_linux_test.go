@@ -58,6 +58,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"Refuse", TestNetnsRefuse},
 		{"RefusedSpecs", TestNetnsRefusedSpecs},
 		{"ResetBeforeEstablished", TestNetnsResetBeforeEstablished},
+		{"Related", TestNetnsRelated},
 		{"Route", TestNetnsRoute},
 		{"RouteDatagrams", TestNetnsRouteDatagrams},
 		{"RouteDead", TestNetnsRouteDead},
