@@ -95,7 +95,7 @@ func (s *shape) undecided() uint32 {
 func (t *table) firstRules(s *shape, output bool) []exprs {
 	known := ctHas(expr.CtKeySTATE, knownStates)
 	var rules []exprs
-	if !s.dead && !s.signals {
+	if !s.everyPacket() {
 		// ct state established,related @th,96,32 & 0x70000 == 0 accept
 		//
 		// Neither FIN, SYN nor RST. In other protocols these bits are anything, which

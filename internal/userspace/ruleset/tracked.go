@@ -11,6 +11,9 @@ const (
 	protoSCTP = unix.IPPROTO_SCTP
 )
 
+// everyPacket says whether there is something to do for each packet of known flows.
+func (s *shape) everyPacket() bool { return s.dead || s.signals }
+
 // trackedRules run for packets of known flows that may change something: those
 // that begin or end a connection, and all while there are dead real servers or
 // signals are wanted.
@@ -33,13 +36,16 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// Such flows tell of their mark: nothing else would say that it changed.
 		again = rule(setEvents(eventDestroy|eventMark), again)
 	}
-	return append(rules,
-		// meta l4proto != tcp accept
-		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictAccept)),
+	// meta l4proto != tcp accept
+	rules = append(rules,
+		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictAccept)))
+	if s.everyPacket() {
 		// @th,96,32 & 0x70000 == 0 accept
 		//
 		// Neither FIN, SYN nor RST.
-		rule(tcpFlagsFast(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept)),
+		rules = append(rules, rule(tcpFlagsFast(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept)))
+	}
+	return append(rules,
 		// ct mark & MASK == 0 accept
 		rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictAccept)),
 		// tcp flags & (fin|syn|rst|ack) == syn ct direction original ct mark & INACTIVE != 0
