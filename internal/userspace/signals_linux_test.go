@@ -61,13 +61,14 @@ func TestNetnsLeastActive(t *testing.T) {
 	l := newLab(t, 2)
 	l.open()
 	svc, ops := l.service(ipvs.TCP, ipvs.IPv4)
-	svc.Scheduler = "least-active"
-	ops[0].Service = svc
 	l.apply(ops...)
 	conns, got := l.connect(svc, 6)
 	if got["s1"] == 0 || got["s2"] == 0 {
 		t.Fatalf("the first connections went to %v", got)
 	}
+	// Connections that there are give signals, too.
+	svc.Scheduler = "least-active"
+	l.apply(editOp(svc))
 	busy := func(want map[string]uint32) {
 		t.Helper()
 		l.until(func() string {

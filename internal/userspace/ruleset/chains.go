@@ -61,7 +61,7 @@ func (t *table) chains(s *shape) []chain {
 		{name: chainFallback, rules: t.fallbackRules()},
 		{name: chainUndecided, rules: t.undecidedRules(s)},
 		{name: chainTranslate, rules: t.translateRules(s)},
-		{name: chainSignals, rules: t.signalRules()},
+		{name: chainSignals, rules: t.signalRules(s)},
 		{name: chainTracked, rules: t.trackedRules(s)},
 		{name: chainStray, rules: t.strayRules()},
 		{chainScheduleIn, in, filter, prioritySchedule, t.firstRules(s, false)},

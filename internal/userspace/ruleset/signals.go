@@ -5,13 +5,18 @@ import "github.com/google/nftables/expr"
 // signalRules set the Busy bit of a connection's mark while a request has no
 // response yet; each change makes one event. They run for packets of known flows
 // to and from real servers in setSignals.
-func (t *table) signalRules() []exprs {
+func (t *table) signalRules(s *shape) []exprs {
 	busy := t.opts.Busy()
-	set := rule(ctIs(expr.CtKeyMARK, busy, 0), orCTMark(^uint32(0), busy))
+	set := orCTMark(^uint32(0), busy)
+	if !s.allEvents {
+		// The connection may have begun before anybody wanted signals.
+		set = rule(setEvents(eventDestroy|eventMark), set)
+	}
+	set = rule(ctIs(expr.CtKeyMARK, busy, 0), set)
 	clear := rule(ctHas(expr.CtKeyMARK, busy), orCTMark(^busy, 0))
 	psh := func(also uint8) exprs { return tcpFlags(tcpPSH|also, expr.CmpOpNeq, 0) }
 	return []exprs{
-		// meta l4proto udp ct direction original ct mark & BUSY == 0 ct mark set ct mark | BUSY
+		// meta l4proto udp ct direction original ct mark & BUSY == 0 ct event set destroy,mark ct mark set ct mark | BUSY
 		rule(protocol(protoUDP), original(), set),
 		// meta l4proto udp ct direction reply ct mark & BUSY != 0 ct mark set ct mark & ~BUSY
 		rule(protocol(protoUDP), reply(), clear),
@@ -21,7 +26,7 @@ func (t *table) signalRules() []exprs {
 		rule(reply(), psh(tcpFIN|tcpRST), clear),
 		// ct direction original tcp flags & rst != 0 ct mark & BUSY != 0 ct mark set ct mark & ~BUSY
 		rule(original(), tcpFlags(tcpRST, expr.CmpOpNeq, 0), clear),
-		// ct direction original tcp flags & (psh|rst) == psh ct mark & BUSY == 0 ct mark set ct mark | BUSY
+		// ct direction original tcp flags & (psh|rst) == psh ct mark & BUSY == 0 ct event set destroy,mark ct mark set ct mark | BUSY
 		rule(original(), tcpFlags(tcpPSH|tcpRST, expr.CmpOpEq, tcpPSH), set),
 	}
 }
