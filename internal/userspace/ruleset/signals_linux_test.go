@@ -116,12 +116,19 @@ func (l *lab) mute(on bool) {
 	}
 }
 
-// TestNetnsSignalsEvents: a request is two events.
+// TestNetnsSignalsEvents: a request is two events, also on a connection that was
+// there when its service began to want signals.
 func TestNetnsSignalsEvents(t *testing.T) {
+	t.Run("new", func(t *testing.T) { signalsEvents(t, signalled(1)) })
+	t.Run("old", func(t *testing.T) { signalsEvents(t, signalled()) })
+}
+
+func signalsEvents(t *testing.T, before Spec) {
 	l := newLab(t, Options{FailOpen: true})
-	l.apply(signalled(1))
+	l.apply(before)
 	l.lb.SetSysctl("net.netfilter.nf_conntrack_events", "0")
 	c, _ := l.dial("tcp", addresses[0])
+	l.apply(signalled(1))
 	e := l.flowOf(c.LocalAddr(), every)
 	ev, err := conntrack.OpenEvents(conntrack.EventConfig{NetNS: l.lb.FD(), Groups: conntrack.Updates})
 	if err != nil {
