@@ -25,24 +25,6 @@ func limitRules() string {
 	return b.String()
 }
 
-// countedRules are limitRules with the events that counting takes: those of the
-// end of an entry and of a change of its mark, which nft cannot read by name.
-func countedRules() string {
-	return limitRules() + fmt.Sprintf(`table ip %s {
-	chain first {
-		type nat hook prerouting priority dstnat - 1;
-		ip daddr %v ct mark set 1 ct event set 0x84
-	}
-	chain last {
-		type filter hook prerouting priority -139;
-		ct state new return
-		tcp flags & (fin|rst) == 0 return
-		ct mark 1 ct mark set 2
-	}
-}
-`, limitTable, rig.VIP())
-}
-
 // haproxyConfig has two threads, as many as the machine has processors that the
 // figures are known of. Splicing is what its manual advises for bulk traffic,
 // tcp-smart-accept and tcp-smart-connect save packets.

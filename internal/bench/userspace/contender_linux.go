@@ -18,7 +18,6 @@ import (
 const (
 	nameRouting = "routing"
 	nameLimit   = "limit"
-	nameCounted = "counted"
 	nameLBD     = "lbd"
 	nameHAProxy = "haproxy"
 	nameNginx   = "nginx"
@@ -26,7 +25,7 @@ const (
 )
 
 // defaultContenders are those that need nothing but this kernel.
-var defaultContenders = []string{nameRouting, nameLimit, nameCounted, nameLBD, nameHAProxy, nameNginx}
+var defaultContenders = []string{nameRouting, nameLimit, nameLBD, nameHAProxy, nameNginx}
 
 func contenderNames() []string { return append([]string{nameIPVS}, defaultContenders...) }
 
@@ -60,8 +59,6 @@ func (t *trial) contender(name string) contender {
 		c.to = func(port uint16) netip.AddrPort { return netip.AddrPortFrom(rig.Server(0), port) }
 	case nameLimit:
 		c.start = t.startLimit
-	case nameCounted:
-		c.start = t.startCounted
 	case nameLBD:
 		c.start = t.startLBD("userspace")
 	case nameIPVS:

@@ -20,8 +20,6 @@
 // client and the servers too, since what a balancer does in the kernel is
 // accounted to whoever runs at that moment. "routing" is the load to one server
 // without any balancer; what a contender takes beyond it is its own share.
-// "counted" is the limit with the events by which whoever balances by connections
-// counts them.
 //
 // The last lines are "RESULT name value". The exit status is 1 when a figure
 // misses its bar. Needs root, nft and conntrack, and the programs of the

@@ -17,13 +17,11 @@ var bars = []struct {
 	bar                 bench.Bar
 }{
 	{"cps_vs_limit", figureRate, nameLimit, bench.AtLeast(0.95)},
-	{"cps_vs_counted", figureRate, nameCounted, bench.Bar{}},
 	{"cps_vs_haproxy", figureRate, nameHAProxy, bench.AtLeast(1.5)},
 	{"cps_vs_nginx", figureRate, nameNginx, bench.AtLeast(1.4)},
 	{"bulk_down_vs_limit", figureDown, nameLimit, bench.AtLeast(0.96)},
 	{"bulk_up_vs_limit", figureUp, nameLimit, bench.AtLeast(0.96)},
 	{"cpu_vs_limit", figureCPU, nameLimit, bench.AtMost(1.1)},
-	{"cpu_vs_counted", figureCPU, nameCounted, bench.Bar{}},
 	{"p50_vs_haproxy", figureP50, nameHAProxy, bench.AtMost(1)},
 	{"cps_vs_ipvs", figureRate, nameIPVS, bench.Bar{}},
 	{"cpu_vs_ipvs", figureCPU, nameIPVS, bench.Bar{}},

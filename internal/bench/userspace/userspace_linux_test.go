@@ -39,7 +39,7 @@ func TestParseFlags(t *testing.T) {
 // was not measured is not reported.
 func TestResults(t *testing.T) {
 	tr := &trial{options: options{time: time.Second, contenders: contenderNames(), metrics: metricNames()}, out: new(bytes.Buffer)}
-	of := map[string]float64{nameRouting: 1, nameLimit: 2, nameCounted: 8, nameLBD: 10, nameHAProxy: 4, nameNginx: 5, nameIPVS: 20}
+	of := map[string]float64{nameRouting: 1, nameLimit: 2, nameLBD: 10, nameHAProxy: 4, nameNginx: 5, nameIPVS: 20}
 	for name, v := range of {
 		for i, figure := range []string{figureRate, figureCPU, figureP50, figureDown, figureUp} {
 			tr.samples.Add(figure, name, v*float64(i+1))
@@ -49,8 +49,8 @@ func TestResults(t *testing.T) {
 	for _, r := range tr.results() {
 		fmt.Fprintf(&got, "%s %g\n", r.Name, r.Value)
 	}
-	want := "cps_vs_limit 5\ncps_vs_counted 1.25\ncps_vs_haproxy 2.5\ncps_vs_nginx 2\nbulk_down_vs_limit 5\nbulk_up_vs_limit 5\n" +
-		"cpu_vs_limit 5\ncpu_vs_counted 1.25\np50_vs_haproxy 2.5\ncps_vs_ipvs 0.5\ncpu_vs_ipvs 0.5\np50_vs_ipvs 0.5\n"
+	want := "cps_vs_limit 5\ncps_vs_haproxy 2.5\ncps_vs_nginx 2\nbulk_down_vs_limit 5\nbulk_up_vs_limit 5\n" +
+		"cpu_vs_limit 5\np50_vs_haproxy 2.5\ncps_vs_ipvs 0.5\ncpu_vs_ipvs 0.5\np50_vs_ipvs 0.5\n"
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("all (-want +got)\n%s", diff)
 	}
@@ -85,11 +85,11 @@ func TestNetnsLimit(t *testing.T) {
 	dir := t.TempDir()
 	rig.Build(t.Context(), t, "../load", dir)
 	var out, errOut bytes.Buffer
-	status := run(t.Context(), []string{"-bin", dir, "-rounds", "2", "-time", "100ms", "-contenders", "routing,limit,counted"}, &out, &errOut)
+	status := run(t.Context(), []string{"-bin", dir, "-rounds", "2", "-time", "100ms", "-contenders", "routing,limit"}, &out, &errOut)
 	if status != 0 {
 		t.Fatalf("status %d\n%s%s", status, &out, &errOut)
 	}
-	for _, want := range []string{"round 2 requests:  limit ", "  counted ", "round 2 up:  limit ", "\nlimit ", "\nrouting "} {
+	for _, want := range []string{"round 2 requests:  limit ", "round 2 up:  limit ", "\nlimit ", "\nrouting "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in\n%s", want, &out)
 		}
