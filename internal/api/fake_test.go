@@ -122,7 +122,7 @@ func (f *fakeBackend) Reconcile(ctx context.Context) (ReconcileResult, error) {
 func testLimits() limits {
 	l := defaultLimits
 	l.header, l.read, l.write, l.handle = 200*time.Millisecond, 400*time.Millisecond, time.Second, 500*time.Millisecond
-	l.stream, l.stall = 20*time.Second, 500*time.Millisecond
+	l.stream, l.stall, l.ahead = 20*time.Second, 20*time.Second, 1<<20
 	l.grace = 100 * time.Millisecond
 	return l
 }

@@ -42,8 +42,9 @@ type limits struct {
 	// everything up to the end of the answer; handle is the backend's share.
 	header, read, write, handle time.Duration
 	// stream is the time for a whole stream, stall how long its client may take
-	// nothing of it.
+	// nothing of it, ahead how many bytes may wait for that.
 	stream, stall time.Duration
+	ahead         int
 	// grace is how long a stop waits for answers in flight.
 	grace time.Duration
 }
@@ -59,6 +60,7 @@ var defaultLimits = limits{
 	handle:  time.Minute,
 	stream:  10 * time.Minute,
 	stall:   30 * time.Second,
+	ahead:   16 << 20,
 	grace:   time.Second,
 }
 

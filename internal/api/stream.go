@@ -73,9 +73,10 @@ func (q ConnectionQuery) values() url.Values {
 	return v
 }
 
-// streamConnections answers with a line a connection. Few streams run at once,
-// and a client that takes nothing for a while, or goes, ends its own: it holds
-// up nothing but that, and little memory.
+// streamConnections answers with a line a connection. What a slow client has not
+// taken waits in memory, to a limit, so that the engine is read at its own speed
+// and not the client's where it can be. A client that takes nothing for a while,
+// or goes, ends the stream; few run at once.
 func (s *Server) streamConnections(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
@@ -91,26 +92,35 @@ func (s *Server) streamConnections(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, err)
 		return
 	}
-	out := &lineWriter{w: w, rc: http.NewResponseController(w), stall: s.limits.stall, sent: time.Now()}
-	for c, err := range conns {
-		err = s.whyEnded(ctx, err)
-		if err != nil && !out.begun {
-			s.writeError(w, err)
-			return
-		}
-		if err != nil {
-			err = out.line(Error{Error: err.Error()})
-		} else {
-			err = out.line(c)
-		}
-		if err != nil {
+	out := newLineWriter(w, s.limits.ahead, s.limits.stall)
+	if err := s.sendLines(ctx, out, conns); err != nil {
+		s.writeError(w, err)
+	}
+}
+
+// sendLines sends connections until the last, or until the client takes no more.
+// The error is one with which nothing was sent.
+func (s *Server) sendLines(ctx context.Context, out *lineWriter, conns iter.Seq2[Connection, error]) error {
+	defer func() {
+		if err := out.close(); err != nil {
 			s.log.Debug("control answer not sent", "err", err)
-			return
+		}
+	}()
+	for c, err := range conns {
+		if err != nil {
+			err = s.whyEnded(ctx, err)
+			if !out.begun {
+				return err
+			}
+			out.line(Error{Error: err.Error()})
+			return nil
+		}
+		if out.line(c) != nil {
+			return nil
 		}
 	}
-	if err := out.flush(); err != nil {
-		s.log.Debug("control answer not sent", "err", err)
-	}
+	out.begun = true // also without a line
+	return nil
 }
 
 // whyEnded says why reading failed if the end of ctx is the reason.
@@ -124,36 +134,91 @@ func (s *Server) whyEnded(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: lbd is stopping", ErrUnavailable)
 }
 
-// lineWriter sends JSON values, each on a line, many at once.
+// lineWriter sends JSON values, each on a line, many at once, in a goroutine of
+// its own.
 type lineWriter struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
+	ahead int
 	stall time.Duration
 	buf   bytes.Buffer
-	// begun says that a line was written: the status is 200.
+	// begun says that the answer has begun: its status is 200.
 	begun bool
-	sent  time.Time
+	// cut is when buf was last handed over.
+	cut time.Time
+
+	// chunks wait to be sent; nil before the first. done is closed when no more is
+	// sent: for err, or because all was.
+	chunks chan []byte
+	done   chan struct{}
+	err    error
 }
 
+// newLineWriter returns a writer that must be closed. About ahead bytes wait at
+// most, and the client may take nothing for stall.
+func newLineWriter(w http.ResponseWriter, ahead int, stall time.Duration) *lineWriter {
+	return &lineWriter{
+		w: w, rc: http.NewResponseController(w), ahead: ahead, stall: stall, cut: time.Now(), done: make(chan struct{}),
+	}
+}
+
+// run sends chunks.
+func (l *lineWriter) run() {
+	defer close(l.done)
+	for b := range l.chunks {
+		if l.err = l.send(b); l.err != nil {
+			return
+		}
+	}
+}
+
+// line adds a line. It waits while too much waits for the client, and fails when
+// that takes no more.
 func (l *lineWriter) line(v any) error {
 	l.begun = true
 	if err := json.NewEncoder(&l.buf).Encode(v); err != nil {
 		return err
 	}
-	if l.buf.Len() < chunk && time.Since(l.sent) < chunkDelay {
+	if l.buf.Len() < chunk && time.Since(l.cut) < chunkDelay {
 		return nil
 	}
-	return l.flush()
+	return l.handOver()
 }
 
-// flush sends what there is. It waits for a slow client, to a limit.
-func (l *lineWriter) flush() error {
+func (l *lineWriter) handOver() error {
+	b := bytes.Clone(l.buf.Bytes())
+	l.buf.Reset()
+	l.cut = time.Now()
+	if l.chunks == nil {
+		l.chunks = make(chan []byte, l.ahead/chunk)
+		go l.run()
+	}
+	select {
+	case l.chunks <- b:
+		return nil
+	case <-l.done:
+		return l.err
+	}
+}
+
+// close sends what waits and returns when that is done. An answer that has not
+// begun can still become another.
+func (l *lineWriter) close() error {
+	if !l.begun {
+		return nil
+	}
+	l.handOver() // also of nothing, for the status
+	close(l.chunks)
+	<-l.done
+	return l.err
+}
+
+// send waits for a slow client, to a limit.
+func (l *lineWriter) send(b []byte) error {
 	if err := l.rc.SetWriteDeadline(time.Now().Add(l.stall)); err != nil {
 		return err
 	}
 	l.w.Header().Set("Content-Type", linesType)
-	_, err := l.w.Write(l.buf.Bytes())
-	l.buf.Reset()
-	l.sent = time.Now()
+	_, err := l.w.Write(b)
 	return errors.Join(err, l.rc.Flush())
 }

@@ -106,7 +106,7 @@ func TestStreamFails(t *testing.T) {
 		after, raw = n, nil
 		errs := errorsOf(c.Connections(t.Context(), ConnectionQuery{}))
 		if len(errs) != n+1 || errs[n] == nil || errs[n].Error() != "read connections: ENOBUFS" || len(raw) != n {
-			t.Errorf("after %d: got %d and %d lines, the last with %v", n, len(errs), len(raw), errs[len(errs)-1])
+			t.Fatalf("after %d: got %d and %d lines, the last with %v", n, len(errs), len(raw), errs[len(errs)-1])
 		}
 		if _, ok := errors.AsType[*StatusError](errs[n]); ok != (n == 0) {
 			t.Errorf("after %d: got %T", n, errs[n])
@@ -119,6 +119,7 @@ func TestStreamFails(t *testing.T) {
 func TestStreamClientGoes(t *testing.T) {
 	e := newEndless()
 	lim := testLimits()
+	lim.stall = 500 * time.Millisecond
 	socket := serve(t, &fakeBackend{stream: e.stream}, Options{}, lim)
 	c := NewClient(socket, 20*time.Second)
 	n := 0
@@ -139,6 +140,41 @@ func TestStreamClientGoes(t *testing.T) {
 		t.Errorf("%d connections were read for a client that takes none", n)
 	}
 	alive(t, socket)
+}
+
+// The engine is not held at the pace of a slow client: all of a table that fits is
+// read before the client takes its second line.
+func TestStreamReadsAhead(t *testing.T) {
+	const n = 50_000
+	read := make(chan struct{})
+	backend := &fakeBackend{stream: func(context.Context) iter.Seq2[Connection, error] {
+		return func(yield func(Connection, error) bool) {
+			defer close(read)
+			for range n {
+				if !yield(Connection{Protocol: "TCP"}, nil) {
+					return
+				}
+			}
+		}
+	}}
+	c := NewClient(serve(t, backend, Options{}, defaultLimits), 20*time.Second)
+	got := 0
+	for _, err := range c.Connections(t.Context(), ConnectionQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got++; got > 1 {
+			continue
+		}
+		select {
+		case <-read:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the engine is still being read")
+		}
+	}
+	if got != n {
+		t.Errorf("want %d connections, got %d", n, got)
+	}
 }
 
 // A stream may take longer than any other request, and its client may be slow as
@@ -194,7 +230,7 @@ func TestStreamLimit(t *testing.T) {
 func TestFewStreamsAtOnce(t *testing.T) {
 	e := newEndless()
 	lim := testLimits()
-	lim.streams, lim.stall = 2, 20*time.Second
+	lim.streams = 2
 	socket := serve(t, &fakeBackend{stream: e.stream}, Options{}, lim)
 	c := NewClient(socket, 20*time.Second)
 	var ends []func()
