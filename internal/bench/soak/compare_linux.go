@@ -10,6 +10,7 @@ import (
 	"github.com/lbd-project/lbd/internal/bench"
 	"github.com/lbd-project/lbd/internal/bench/rig"
 	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/flow"
 )
 
 // findings are what a run found.
@@ -115,13 +116,15 @@ func (s *soak) compare(ctx context.Context, f *findings) error {
 // tracked counts conntrack's connections by real server.
 func tracked(ctx context.Context, t *conntrack.Table) (map[netip.AddrPort]uint64, error) {
 	n := make(map[netip.AddrPort]uint64)
-	seen := make(map[uint32]bool) // an entry may come twice
+	// An entry may come twice. Its id does not tell: among 100,000 entries, two
+	// have one of 32 bits by chance.
+	seen := make(map[flow.Tuple]bool)
 	for try := 0; ; try++ {
 		clear(n)
 		clear(seen)
 		err := t.Dump(ctx, conntrack.Filter{Status: conntrack.StatusDstNAT, StatusMask: conntrack.StatusDstNAT}, func(ev *conntrack.Event) {
-			if !seen[ev.ID] {
-				seen[ev.ID] = true
+			if !seen[ev.Orig] {
+				seen[ev.Orig] = true
 				n[netip.AddrPortFrom(ev.Reply.Src(), ev.Reply.SrcPort)]++
 			}
 		})
