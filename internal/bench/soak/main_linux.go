@@ -38,26 +38,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 
 	"github.com/lbd-project/lbd/internal/bench"
-	"github.com/lbd-project/lbd/internal/bench/rig"
 	"github.com/lbd-project/lbd/internal/e2e"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
-}
+func main() { bench.Main(run) }
 
 const program = "soak"
 
@@ -72,15 +61,12 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parseFlags(args, stderr)
-	if err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintf(stderr, "%s: %v\n", program, err)
-		}
-		return 2
+	o, status := parseFlags(args, stderr)
+	if status != 0 {
+		return status
 	}
 	var found *findings
-	err = e2e.WithHost(func(h *e2e.Host) error {
+	err := e2e.WithHost(func(h *e2e.Host) (err error) {
 		found, err = o.play(ctx, h, stdout)
 		return err
 	})
@@ -97,34 +83,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func parseFlags(args []string, stderr io.Writer) (options, error) {
-	fs := flag.NewFlagSet(program, flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	var o options
+func parseFlags(args []string, stderr io.Writer) (o options, status int) {
+	fs := new(flag.FlagSet)
 	fs.IntVar(&o.connections, "connections", 1_000_000, "`number` of connections")
 	fs.IntVar(&o.floor, "rate-floor", 2000, "connections a second below which the run is given up")
 	fs.Uint64Var(&o.seed, "seed", 1, "what decides the order of the changes")
-	fs.StringVar(&o.bin, "bin", "", "`folder` of lbd, bench-client and bench-server; this program's own unless set")
-	if err := fs.Parse(args); err != nil {
-		return o, flag.ErrHelp // it is said already
-	}
-	if fs.NArg() > 0 || o.connections < 1000 || o.connections > 2_000_000 || o.floor < 1 ||
-		o.connections/o.floor > maxSeconds {
-		return o, errors.New("a number is out of range, or there is an argument")
-	}
-	if o.bin == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return o, err
+	bench.BinFlag(fs, &o.bin)
+	status = bench.Parse(fs, args, stderr, program, func() error {
+		if o.connections < 1000 || o.connections > 2_000_000 || o.floor < 1 || o.connections/o.floor > maxSeconds {
+			return bench.ErrRange
 		}
-		o.bin = filepath.Dir(exe)
-	}
-	return o, nil
+		return nil
+	})
+	return o, status
 }
 
 // maxSeconds is the longest time that the load client takes.
 const maxSeconds = 600
-
-func (o options) programs() rig.Programs {
-	return rig.Programs{Client: filepath.Join(o.bin, "bench-client"), Server: filepath.Join(o.bin, "bench-server")}
-}

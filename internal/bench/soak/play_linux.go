@@ -50,7 +50,7 @@ func (o options) play(ctx context.Context, t netnstest.TB, out io.Writer) (*find
 		return nil, err
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &soak{options: o, rig: rig.New(t, o.programs(), servers), dir: dir}
+	s := &soak{options: o, rig: rig.New(t, rig.ProgramsIn(o.bin), servers), dir: dir}
 	for i := range servers {
 		if err := s.rig.Serve(ctx, i, rig.Work{Workers: 4}); err != nil {
 			return nil, err

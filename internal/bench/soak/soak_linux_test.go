@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,14 +11,13 @@ import (
 
 	"github.com/lbd-project/lbd/internal/bench"
 	"github.com/lbd-project/lbd/internal/bench/rig"
-	"github.com/lbd-project/lbd/internal/e2e"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
 func TestParseFlags(t *testing.T) {
-	got, err := parseFlags([]string{"-connections", "5000", "-rate-floor", "10", "-seed", "7", "-bin", "b"}, new(bytes.Buffer))
-	if err != nil {
-		t.Fatal(err)
+	got, status := parseFlags([]string{"-connections", "5000", "-rate-floor", "10", "-seed", "7", "-bin", "b"}, new(bytes.Buffer))
+	if status != 0 {
+		t.Fatalf("status %d", status)
 	}
 	if diff := cmp.Diff(options{5000, 10, 7, "b"}, got, cmp.AllowUnexported(options{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -96,13 +93,7 @@ func TestNetnsSoak(t *testing.T) {
 	netnstest.Require(t, "netns", "nfqueue")
 	dir := t.TempDir()
 	rig.Build(t.Context(), t, "../load", dir)
-	lbd, _, err := e2e.Programs(t.Context(), t.TempDir())
-	if err == nil {
-		err = os.Symlink(lbd, filepath.Join(dir, "lbd"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.BuildLBD(t.Context(), t, dir)
 	var out bytes.Buffer
 	f, err := options{connections: 30000, floor: 500, seed: 1, bin: dir}.play(t.Context(), t, &out)
 	if err != nil {
