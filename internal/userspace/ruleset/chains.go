@@ -128,10 +128,19 @@ func (t *table) firstRules(s *shape, output bool) []exprs {
 		// ct state != new goto stray
 		// ct state != new,untracked goto stray
 		rule(ctIs(expr.CtKeySTATE, s.undecided(), 0), astray),
+	)
+	confirmed := ctHas(expr.CtKeySTATUS, ctConfirmed)
+	if s.dead {
+		// ct status confirmed ct mark & MASK @dead drop
+		//
+		// As in trackedRules: nobody has answered yet.
+		rules = append(rules, rule(confirmed, t.isDead(), verdict(expr.VerdictDrop)))
+	}
+	rules = append(rules,
 		// ct status confirmed accept
 		//
 		// Retransmissions, and datagrams of a flow without an answer.
-		rule(ctHas(expr.CtKeySTATUS, ctConfirmed), verdict(expr.VerdictAccept)),
+		rule(confirmed, verdict(expr.VerdictAccept)),
 	)
 	return append(rules, t.scheduleRules(astray)...)
 }

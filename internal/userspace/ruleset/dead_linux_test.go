@@ -23,3 +23,39 @@ func TestNetnsDeadOfBothFamilies(t *testing.T) {
 		t.Errorf("intact: %v, %v", ok, err)
 	}
 }
+
+// TestNetnsDeadUnanswered drops the datagrams of a flow whose real server is
+// deleted, also where that never answered, so that the flow is still new to
+// connection tracking.
+func TestNetnsDeadUnanswered(t *testing.T) {
+	for _, addr := range addresses {
+		l := newLab(t, Options{FailOpen: true})
+		s := bothVersions()
+		l.apply(s)
+		l.mute(true)
+		nft(t, l.rules, `table inet other { counter sent {}
+			chain after { type filter hook forward priority 0; meta l4proto udp counter name sent; }
+		}`)
+		c, err := l.client.DialContext(t.Context(), "udp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.Write([]byte("?"))
+		e := l.flowOf(c.LocalAddr(), every)
+		send := func(want int) {
+			t.Helper()
+			c.Write([]byte("?"))
+			if got := l.counter(l.lb, "sent"); got != want {
+				t.Errorf("%s: want %d datagrams sent on, got %d", addr, want, got)
+			}
+		}
+		send(2)
+		s.Dead = []uint32{e.Mark}
+		l.apply(s)
+		send(2)
+		s.Dead = nil
+		l.apply(s)
+		send(3)
+	}
+}

@@ -27,6 +27,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"ClosedUnderApply", TestNetnsClosedUnderApply},
 		{"ClosedWithout", TestNetnsClosedWithout},
 		{"DeadOfBothFamilies", TestNetnsDeadOfBothFamilies},
+		{"DeadUnanswered", TestNetnsDeadUnanswered},
 		{"DecideOnce", TestNetnsDecideOnce},
 		{"Edits", TestNetnsEdits},
 		{"Events", TestNetnsEvents},

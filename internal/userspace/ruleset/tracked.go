@@ -24,8 +24,7 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// ct direction original ct mark & MASK @dead drop
 		//
 		// As a deleted real server's in IPVS: no packet to it, answers pass.
-		rules = append(rules, rule(original(),
-			exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setDead), verdict(expr.VerdictDrop)))
+		rules = append(rules, rule(original(), t.isDead(), verdict(expr.VerdictDrop)))
 	}
 	if s.signals {
 		// ct mark & MASK @signals jump signals
@@ -69,4 +68,9 @@ func (t *table) trackedRules(s *shape) []exprs {
 		rule(ctIs(expr.CtKeyMARK, inactive, 0), orCTMark(^uint32(0), inactive),
 			exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setClosing)),
 	)
+}
+
+// isDead is "ct mark & MASK @dead".
+func (t *table) isDead() exprs {
+	return append(exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setDead)...)
 }
