@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/netnstest"
 	"github.com/lbd-project/lbd/internal/userspace"
@@ -89,5 +90,30 @@ func TestNetnsClearForgotten(t *testing.T) {
 				t.Errorf("%s: want the old 0, got %s", acct, got)
 			}
 		})
+	}
+}
+
+// A userspace engine that an older lbd left is cleared with the marks that it had,
+// which may be fewer than are needed today.
+func TestNetnsClearOlderMarks(t *testing.T) {
+	netnstest.Require(t, "netns")
+	ns, dir := netnstest.New(t), t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s, err := memory.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Save(memory.Memory{
+		NetNS: ns.Path(), Engine: string(config.EngineUserspace),
+		Owned: map[ipvs.ServiceKey]struct{}{key(vip): {}},
+		Marks: memory.Marks{Mask: 0xffff, State: 0x30000, Queue: 100, Queues: 1},
+	})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Clear(t.Context(), dir, slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("clear: %v", err)
 	}
 }

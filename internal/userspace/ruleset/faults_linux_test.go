@@ -209,7 +209,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{Options{Mask: 0xff, StateMask: 0x80}, "overlap"},
 		{Options{Mask: 1}, "two bits"},
-		{Options{StateMask: 0xc0000000}, "three bits"},
+		{Options{StateMask: 0x80000000}, "state mask 0x80000000: needs two bits"},
 		{Options{Queue: 65535, Queues: 2}, "the last possible is 65535"},
 	} {
 		if _, err := test.o.withDefaults(); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -222,5 +222,8 @@ func TestOptions(t *testing.T) {
 	}
 	if o.Inactive() != 0x10000000 || o.Busy() != 0x20000000 || o.Reuse() != 0x40000000 || o.Refuse() != 0x0fffff00 {
 		t.Errorf("inactive %#x, busy %#x, reuse %#x, refuse %#x", o.Inactive(), o.Busy(), o.Reuse(), o.Refuse())
+	}
+	if o, err = (Options{StateMask: 0xc0000000}).withDefaults(); err != nil || o.Busy() != 0x80000000 || o.Reuse() != 0 {
+		t.Errorf("two bits: busy %#x, reuse %#x, %v", o.Busy(), o.Reuse(), err)
 	}
 }

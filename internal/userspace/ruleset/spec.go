@@ -31,7 +31,8 @@ type Options struct {
 	Mask uint32
 	// StateMask is the part of connection marks that holds a connection's state,
 	// disjoint from Mask: its lowest bit is Inactive, the next Busy, the third Reuse.
-	// Zero is DefaultStateMask.
+	// Zero is DefaultStateMask. What an older lbd left may have two bits, so that
+	// nothing tells of Reuse.
 	StateMask uint32
 	// Queue is the first queue's number, Queues how many there are; zero is one.
 	Queue, Queues uint16
@@ -66,8 +67,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("mark mask %#x and state mask %#x overlap", o.Mask, o.StateMask)
 	case bits.OnesCount32(o.Mask) < 2:
 		return o, fmt.Errorf("mark mask %#x: needs two bits at least", o.Mask)
-	case bits.OnesCount32(o.StateMask) < 3:
-		return o, fmt.Errorf("state mask %#x: needs three bits at least", o.StateMask)
+	case bits.OnesCount32(o.StateMask) < 2:
+		return o, fmt.Errorf("state mask %#x: needs two bits at least", o.StateMask)
 	case int(o.Queue)+int(o.Queues) > 1<<16:
 		return o, fmt.Errorf("queues %d to %d: the last possible is 65535", o.Queue, int(o.Queue)+int(o.Queues)-1)
 	}
@@ -89,7 +90,8 @@ func (o Options) Busy() uint32 {
 }
 
 // Reuse is the bit of a connection mark that flips when the entry, Inactive until
-// then, goes on with another connection of the same addresses and ports.
+// then, goes on with another connection of the same addresses and ports; zero
+// where StateMask has no room for it.
 func (o Options) Reuse() uint32 {
 	rest := o.StateMask &^ o.Inactive() &^ o.Busy()
 	return rest & -rest
