@@ -21,18 +21,36 @@ func TestClosingDecides(t *testing.T) {
 	}
 	g.connect(second, 2)
 	g.pass(5 * time.Millisecond)
-	g.kernel.close(first)
-	// Inactive connections weigh less, so the server of the first is the next.
-	if got := g.connect(tupleTo(web, "198.51.100.1:1002"), 3); got != two {
-		t.Errorf("after a close: want %s, got %s", two, got)
-	}
 	g.kernel.close(second)
+	// Inactive connections weigh less, so the server of the second is the next.
+	if got := g.connect(tupleTo(web, "198.51.100.1:1002"), 3); got != one {
+		t.Errorf("after a close: want %s, got %s", one, got)
+	}
+	g.kernel.close(first)
 	g.kernel.close(tupleTo(web, "198.51.100.1:1002"))
 	g.connect(tupleTo(web, "198.51.100.1:1003"), 4)
-	if n := g.engine.model.services[web.ServiceKey].index[netip.MustParseAddrPort(two)].sched.Active(); n != 1 {
+	if n := g.engine.model.services[web.ServiceKey].index[netip.MustParseAddrPort(one)].sched.Active(); n != 1 {
 		t.Errorf("the counters were read twice within a tick: %d active", n)
 	}
-	g.counts(web.ServiceKey, map[string]string{one: "1/1/0", two: "0/2/0"})
+	g.counts(web.ServiceKey, map[string]string{one: "0/2/0", two: "1/1/0"})
+}
+
+// TestClosingOtherQueue lets a decision know of closed connections where the first
+// queue has nothing to do, and so ticks rarely.
+func TestClosingOtherQueue(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	second := tupleTo(web, "198.51.100.1:1001")
+	g.connect(tupleTo(web, "198.51.100.1:1000"), 1)
+	g.connect(second, 2)
+	g.kernel.close(second)
+	g.clock += 5 * time.Millisecond
+	if g.engine.tickQuiet() {
+		t.Error("the second queue was busy")
+	}
+	if got := g.connect(tupleTo(web, "198.51.100.1:1002"), 3); got != one {
+		t.Errorf("after a close: want %s, got %s", one, got)
+	}
 }
 
 // TestClosingFallback reads the event of a connection that the rules balanced

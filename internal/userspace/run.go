@@ -50,13 +50,12 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) tickEvents() (busy bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.setTime()
+	e.advance()
 	before := e.heard
 	e.drain()
 	if e.now-e.closedAt >= idleRead {
 		e.readClosed()
 	}
-	e.closedDue = e.now >= e.closedNext
 	return e.heard != before || e.model.signals
 }
 
@@ -69,7 +68,14 @@ func (e *Engine) tickQuiet() (busy bool) {
 func (e *Engine) tickTime() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.advance()
+}
+
+// advance notes the time, and whether the next decision ought to read the rules'
+// counters: any queue may have it. mu is held.
+func (e *Engine) advance() {
 	e.setTime()
+	e.closedDue = e.now >= e.closedNext
 }
 
 // resyncs compares the flows with conntrack, at once where events were lost.
