@@ -181,8 +181,9 @@ func TestStreamReadsAhead(t *testing.T) {
 // long as it takes something.
 func TestStreamTakesLong(t *testing.T) {
 	lim := testLimits()
-	lim.header, lim.read, lim.write, lim.handle = 50*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
-	const n, pause = 10, 50 * time.Millisecond
+	const n, pause = 20, 100 * time.Millisecond
+	const short = n * pause / 4
+	lim.header, lim.read, lim.write, lim.handle = short, short, short, short
 	backend := &fakeBackend{stream: func(ctx context.Context) iter.Seq2[Connection, error] {
 		return func(yield func(Connection, error) bool) {
 			for range n {
@@ -204,7 +205,7 @@ func TestStreamTakesLong(t *testing.T) {
 		t.Errorf("want %d connections, got %d, the last with %v", n, len(errs), errs[len(errs)-1])
 	}
 	// The client's timeout is for each wait, not for the whole.
-	c = NewClient(c.socket, 6*pause)
+	c = NewClient(c.socket, n*pause*3/4)
 	if errs := errorsOf(c.Connections(t.Context(), ConnectionQuery{})); len(errs) != n || errs[n-1] != nil {
 		t.Errorf("want %d connections, got %d, the last with %v", n, len(errs), errs[len(errs)-1])
 	}
