@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type lab struct {
 	// queueLength and failClosed are those of the options, if they are set.
 	queueLength uint32
 	failClosed  bool
+	// queues is how many there are, 0 for two.
+	queues int
 	// stop ends and closes the engine, stopRunning ends it alone.
 	stop, stopRunning func()
 }
@@ -184,7 +187,8 @@ func (s *labServer) serveUDP(at netip.AddrPort) {
 func (l *lab) options() Options {
 	ns := l.balancer
 	return Options{
-		NetNS: ns.FD(), Enter: ns.Do, QueueBase: 100, QueueLength: l.queueLength, FailOpen: !l.failClosed, Store: l.store,
+		NetNS: ns.FD(), Enter: ns.Do, QueueBase: 100, Queues: cmp.Or(l.queues, 2), QueueLength: l.queueLength,
+		FailOpen: !l.failClosed, Store: l.store,
 		Logger: slog.New(slog.NewTextHandler(testWriter{l.t}, nil)), eventBuffer: l.eventBuffer,
 	}
 }

@@ -26,7 +26,7 @@ func TestNetnsQueueFull(t *testing.T) {
 			t.Parallel()
 			const room, more = 32, 8 // few enough for all to be tried again at once
 			l := newLab(t, 2)
-			l.queueLength, l.failClosed = room, failClosed
+			l.queueLength, l.failClosed, l.queues = room, failClosed, 1
 			l.open()
 			svc, ops := l.service(ipvs.TCP, ipvs.IPv4)
 			l.apply(ops...)
