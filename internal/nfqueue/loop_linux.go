@@ -30,9 +30,9 @@ const (
 // Run keeps its thread to itself. handle and tick are called on it, never at the
 // same time: tick about every 5 ms, busy or idle, and about every 50 ms while
 // there is no packet and it returns that there was nothing to do. A handler that
-// panics costs its packet the mark, no more; a panic of tick is not caught. The thread holds
-// one of the GOMAXPROCS while packets come: a program sets it to one more a
-// queue.
+// panics costs its packet the mark, no more; a panic of tick is not caught. The
+// thread holds one of the GOMAXPROCS while packets come: a program sets it to one
+// more a queue.
 func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func() (busy bool)) error {
 	if !q.running.TryLock() {
 		return fmt.Errorf("run queue %d: it is running", q.number)

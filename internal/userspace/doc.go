@@ -6,18 +6,19 @@
 // picks a real server and counts the connection in one step; the verdict marks
 // the packet with the server's mark, nftables turns the mark into a destination
 // address, and connection tracking carries the rest of the flow. Its events tell
-// when a connection closes and ends. Everything that must survive the program is
-// in the kernel (marks, rules, persistence templates) or in the Store (which mark
-// is whose), so the next engine counts what there is, and connections go on
-// without one. New ones are then balanced by weight, by the rules alone.
+// when a connection ends; how many have closed the rules count. Everything that
+// must survive the program is in the kernel (marks, rules, persistence templates)
+// or in the Store (which mark is whose), so the next engine counts what there is,
+// and connections go on without one. New ones are then balanced by weight, by the
+// rules alone.
 //
 // # Locks
 //
 // There are two. The write lock is held by whoever changes services: Apply,
 // settings, and the goroutine that looks after the rules. It may be held over
 // calls to the kernel and the store. The mutex guards model, flows and templates;
-// it is held for one packet, one round of events, one read of the table, and
-// never over a call that waits. The write lock comes first. The model is changed
+// it is held for one packet, one round of events, one read of the table or of the
+// rules' counters, and never over a call that waits. The write lock comes first. The model is changed
 // under both, so that either is enough to read it. Queue threads take the mutex
 // alone: no packet waits for nftables or a disk.
 //

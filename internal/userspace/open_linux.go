@@ -19,7 +19,8 @@ import (
 // then on packets of new connections are answered.
 //
 // The error matches nfqueue.ErrInUse where another program has a queue's number,
-// ErrRunning where another engine has other numbers, and ruleset.ErrUnsupported where the kernel lacks something.
+// ErrRunning where another engine has other numbers, and ruleset.ErrUnsupported
+// where the kernel lacks something.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	var seed [32]byte
 	if _, err := crand.Read(seed[:]); err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // Flows of real servers that get packets as they are, by direct routing or in a
-// tunnel: connection tracking does
-// not know them, and makes no events of them. The rules keep them in a map, which
-// is read in its place; the first packet that closes comes through the queue.
+// tunnel: connection tracking does not know them, and makes no events of them. The
+// rules keep them in a map, which is read in its place; the first packet that
+// closes comes through the queue.
 
 // closeRouted counts a flow as inactive whose client closes.
 func (e *Engine) closeRouted(t *flow.Tuple) {
