@@ -90,9 +90,17 @@ func TestNetnsSCTP(t *testing.T) {
 }
 
 // TestNetnsSCTPStates listens as the daemon does: each state of an association
-// makes an event, with the state.
+// makes an event, with the state, also where the service wants signals, of which
+// SCTP has none.
 func TestNetnsSCTPStates(t *testing.T) {
-	eachWay(t, Options{}, sctpService(), func(t *testing.T, l *lab) {
+	wanting := signalled(1)
+	wanting.Services[0].Key.Protocol = ipvs.SCTP
+	t.Run("plain", func(t *testing.T) { sctpStates(t, sctpService()) })
+	t.Run("signals", func(t *testing.T) { sctpStates(t, wanting) })
+}
+
+func sctpStates(t *testing.T, s Spec) {
+	eachWay(t, Options{}, s, func(t *testing.T, l *lab) {
 		l.lb.SetSysctl("net.netfilter.nf_conntrack_events", "0")
 		// Hosts that have SCTP would answer.
 		for _, ns := range append([]*netnstest.NS{l.client}, l.servers...) {

@@ -67,17 +67,16 @@ func (t *table) eventRules(s *shape, also uint32) []exprs {
 	rules := []exprs{
 		// ct event set destroy
 		setEvents(also | eventDestroy),
-		// meta l4proto sctp ct event set destroy,protoinfo
-		//
-		// An association is active while it is established, which no packet of
-		// one side alone tells.
-		rule(protocol(protoSCTP), setEvents(also|eventDestroy|eventProto)),
 	}
 	if s.signals && !s.stateless {
 		// ct mark & MASK @signals ct event set destroy,mark
 		rules = append(rules, rule(t.isSignalled(), setEvents(also|eventDestroy|eventMark)))
 	}
-	return rules
+	// meta l4proto sctp ct event set destroy,protoinfo
+	//
+	// An association is active while it is established, which no packet of one side
+	// alone tells. It has no signals.
+	return append(rules, rule(protocol(protoSCTP), setEvents(also|eventDestroy|eventProto)))
 }
 
 // setEvents is "ct event set …".
