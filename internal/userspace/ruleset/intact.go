@@ -109,26 +109,8 @@ func (r *Rules) verify(t *table) (string, error) {
 	if asleep, err := r.watch.dormant(uint8(t.family), t.nft.Name); err != nil || asleep {
 		return "the table is dormant", err
 	}
-	uses, err := r.watch.uses(uint8(t.family), t.nft.Name)
-	if err != nil {
-		return "", err
-	}
-	for _, c := range t.chains(&t.shape) {
-		if _, ok := uses[c.name]; !ok {
-			return "chain " + c.name + " is gone", nil
-		}
-		rules, err := r.nft.GetRules(t.nft, &nftables.Chain{Name: c.name})
-		if err != nil {
-			return "", fmt.Errorf("list rules of chain %s: %w", c.name, err)
-		}
-		if len(rules) != len(c.rules) {
-			return "rules of chain " + c.name, nil
-		}
-	}
-	for name, want := range t.expectedUses(&r.last) {
-		if uses[name] != want {
-			return "rules of chain " + name, nil
-		}
+	if wrong, err := r.verifyChains(t); err != nil || wrong != "" {
+		return wrong, err
 	}
 	want := t.expectedElements(&r.last)
 	for _, s := range t.orderedSets() {

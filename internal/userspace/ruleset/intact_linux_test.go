@@ -51,6 +51,10 @@ func TestNetnsIntact(t *testing.T) {
 		"flush set ip6 lbd dead",
 		"delete element ip lbd closing { 0x100 }",
 		"add table ip lbd { flags dormant; }",
+		"add chain ip lbd schedule_prerouting { policy drop; }",
+		"flush chain ip lbd refuse; add rule ip lbd refuse accept",
+		"flush chain ip6 lbd learn-ffffffffffff00000000000000000000-100000; add rule ip6 lbd learn-ffffffffffff00000000000000000000-100000 accept; add rule ip6 lbd learn-ffffffffffff00000000000000000000-100000 accept",
+		"add chain ip lbd foreign; add rule ip lbd foreign drop",
 	} {
 		t.Run(damage, func(t *testing.T) {
 			nft(t, r, damage)
@@ -76,6 +80,31 @@ func TestNetnsIntact(t *testing.T) {
 	apply()
 	if intact() {
 		t.Error("damage before an edit was not noticed")
+	}
+}
+
+// TestNetnsIntactForeignHook has another program hook a chain of its own into
+// lbd's table. Such chains are not deleted, since that drops all queued packets,
+// but they do nothing any more.
+func TestNetnsIntactForeignHook(t *testing.T) {
+	r := openEmpty(t, Options{FailOpen: true})
+	spec := persistent()
+	if err := r.Apply(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	nft(t, r, "add chain ip lbd foreign { type filter hook prerouting priority 0; policy drop; }; add rule ip lbd foreign drop")
+	if ok, err := r.Intact(t.Context()); err != nil || ok {
+		t.Fatalf("intact: want false, got %v, %v", ok, err)
+	}
+	if err := r.Apply(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := r.Intact(t.Context()); err != nil || !ok {
+		t.Errorf("intact after the repair: want true, got %v, %v", ok, err)
+	}
+	want := []string{"chain foreign {", "table ip lbd {", "type filter hook prerouting priority filter; policy accept;"}
+	if got := skeleton(nft(t, r, "list", "chain", "ip", "lbd", "foreign")); !slices.Equal(want, got) {
+		t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // watch reads what the nftables library has no call for: the generation of the
-// whole ruleset, and how often each chain is used. The kernel counts the
+// whole ruleset, and what is in and about each chain. The kernel counts the
 // generation up with each transaction that changes anything, whoever's it is.
 type watch struct {
 	fd  int
@@ -57,7 +57,7 @@ func (w *watch) close() error { return os.NewSyscallError("close", unix.Close(w.
 func (w *watch) generation() (uint32, error) {
 	var id uint32
 	found := false
-	err := w.request(unix.NFT_MSG_GETGEN, unix.NLM_F_REQUEST, unix.NFPROTO_UNSPEC, func(a attributes) {
+	err := w.request(unix.NFT_MSG_GETGEN, unix.NLM_F_REQUEST, unix.NFPROTO_UNSPEC, nil, func(a attributes) {
 		if v, ok := a[unix.NFTA_GEN_ID]; ok && len(v) == 4 {
 			id, found = binary.BigEndian.Uint32(v), true
 		}
@@ -71,26 +71,11 @@ func (w *watch) generation() (uint32, error) {
 	return id, nil
 }
 
-// uses returns how many rules and elements refer to, or are in, each chain of a
-// table.
-func (w *watch) uses(family uint8, table string) (map[string]uint32, error) {
-	uses := map[string]uint32{}
-	err := w.request(unix.NFT_MSG_GETCHAIN, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, func(a attributes) {
-		if a.text(unix.NFTA_CHAIN_TABLE) == table && len(a[unix.NFTA_CHAIN_USE]) == 4 {
-			uses[a.text(unix.NFTA_CHAIN_NAME)] = binary.BigEndian.Uint32(a[unix.NFTA_CHAIN_USE])
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list chains: %w", err)
-	}
-	return uses, nil
-}
-
 // dormant says whether somebody has put a table to sleep: nothing in it works
 // then.
 func (w *watch) dormant(family uint8, table string) (bool, error) {
 	var flags uint32
-	err := w.request(unix.NFT_MSG_GETTABLE, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, func(a attributes) {
+	err := w.request(unix.NFT_MSG_GETTABLE, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, nil, func(a attributes) {
 		if v := a[unix.NFTA_TABLE_FLAGS]; a.text(unix.NFTA_TABLE_NAME) == table && len(v) == 4 {
 			flags = binary.BigEndian.Uint32(v)
 		}
@@ -119,10 +104,11 @@ const (
 	genmsgLen = 4 // struct nfgenmsg
 )
 
-// request sends one request without attributes and passes on each answer.
-func (w *watch) request(kind, flags uint16, family uint8, each func(attributes)) error {
+// request sends one request, with attributes or without, and passes on each
+// answer.
+func (w *watch) request(kind, flags uint16, family uint8, what []byte, each func(attributes)) error {
 	w.seq++
-	b := make([]byte, headerLen+genmsgLen)
+	b := append(make([]byte, headerLen+genmsgLen), what...)
 	ne := binary.NativeEndian
 	ne.PutUint32(b, uint32(len(b)))
 	ne.PutUint16(b[4:], unix.NFNL_SUBSYS_NFTABLES<<8|kind)

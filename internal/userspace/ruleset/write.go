@@ -179,7 +179,7 @@ func (r *Rules) rewrite(t *table, name string, rules []exprs) {
 	c := &nftables.Chain{Name: name, Table: t.nft}
 	r.nft.FlushChain(c)
 	for _, e := range rules {
-		r.nft.AddRule(&nftables.Rule{Table: t.nft, Chain: c, Exprs: e})
+		r.nft.AddRule(&nftables.Rule{Table: t.nft, Chain: c, Exprs: e, UserData: ruleTag})
 	}
 }
 
@@ -259,6 +259,10 @@ func (r *Rules) adopt(t *table, shared []chain, d *difference, stateless bool) e
 				continue
 			}
 			r.nft.FlushChain(&nftables.Chain{Name: c.Name, Table: t.nft})
+			if c.Policy != nil && *c.Policy != nftables.ChainPolicyAccept {
+				accept := nftables.ChainPolicyAccept
+				r.nft.AddChain(&nftables.Chain{Name: c.Name, Table: t.nft, Hooknum: c.Hooknum, Type: c.Type, Priority: c.Priority, Policy: &accept})
+			}
 			if !wanted[c.Name] && (c.Hooknum == nil || !r.begun) {
 				stale = append(stale, c.Name)
 			}
