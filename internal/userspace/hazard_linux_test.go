@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,13 +27,16 @@ func nft(t testing.TB, ns *netnstest.NS, command string) string {
 	return out
 }
 
-// hold keeps the engine from answering until the returned function is called.
+// hold keeps the engine from answering until the returned function is called, at
+// the end of the test at last: the engine could not end before.
 func (l *lab) hold() (release func()) {
 	l.engine.mu.Lock()
-	return l.engine.mu.Unlock
+	release = sync.OnceFunc(l.engine.mu.Unlock)
+	l.t.Cleanup(release)
+	return release
 }
 
-// waiting waits until n packets are in the queue.
+// waiting waits until n packets are in the queues.
 func (l *lab) waiting(n uint64) {
 	l.t.Helper()
 	l.until(func() string {
@@ -40,14 +44,16 @@ func (l *lab) waiting(n uint64) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
+		var all uint64
 		for _, q := range queues {
 			// What the engine has received and not answered waits as well.
-			if q.Number == 100 && q.Waiting >= n {
-				return ""
-			}
+			all += q.Waiting
+		}
+		if all >= n {
+			return ""
 		}
 		return fmt.Sprintf("%+v", queues)
-	}, "%d packets in the queue", n)
+	}, "%d packets in the queues", n)
 }
 
 // TestNetnsRetransmit has the first packet of a connection twice in the queue.

@@ -30,8 +30,7 @@ func TestNetnsQueueFull(t *testing.T) {
 			l.open()
 			svc, ops := l.service(ipvs.TCP, ipvs.IPv4)
 			l.apply(ops...)
-			release := sync.OnceFunc(l.hold())
-			defer release()
+			release := l.hold()
 			dialed := make(chan error, room+more)
 			dial := func() {
 				c, err := l.dial(l.client, svc)
@@ -306,7 +305,7 @@ func TestNetnsEditWhileQueued(t *testing.T) {
 	st := l.engine.current()
 	spec := l.engine.spec(st)
 	const n = 3
-	release := sync.OnceFunc(l.hold())
+	release := l.hold()
 	defer release()
 	dialed := make(chan error, n)
 	for range n {
