@@ -3,7 +3,9 @@ package userspace
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lbd-project/lbd/internal/nfqueue"
 )
@@ -44,6 +46,39 @@ func TestRunEnds(t *testing.T) {
 				t.Errorf("want %v, got %v", test.want, err)
 			}
 		})
+	}
+}
+
+// TestRunNoNews warns of no connections that the rules balanced before there was
+// a queue, though their events are read only afterwards.
+func TestRunNoNews(t *testing.T) {
+	g := newRig(t)
+	g.engine.kernelQueues = noQueues
+	g.apply(addOp(web), add(web, one, 1))
+	g.kernel.begin(tupleTo(web, "198.51.100.1:1000"), g.engine.marks.of(1), true)
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- g.engine.Run(ctx) }()
+	for end := time.Now().Add(10 * time.Second); g.engine.warnings.Load() == nil && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+	look := func() string {
+		g.engine.tickEvents()
+		if err := g.engine.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(g.engine.Warnings(), "\n")
+	}
+	if got := look(); got != "" {
+		t.Errorf("warnings: %s", got)
+	}
+	g.kernel.begin(tupleTo(web, "198.51.100.1:1001"), g.engine.marks.of(1), true)
+	if got := look(); !strings.Contains(got, "did not wait for the engine") {
+		t.Errorf("warnings after another: %q", got)
 	}
 }
 

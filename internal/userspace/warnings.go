@@ -99,6 +99,7 @@ func (e *Engine) look(ctx context.Context) error {
 		panics += s.Panics
 	}
 	e.mu.Lock()
+	e.drain() // of what the rules balanced before there was a queue, for example
 	e.maxFlows = flowLimit(stats.Max)
 	now := e.now
 	for i, l := range []struct {
