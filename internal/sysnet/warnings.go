@@ -74,6 +74,12 @@ func (w *warnings) routes(f Facts, n Needs) {
 	for err, rs := range lost.sorted() {
 		w.add("no route to real server %s: %s", list(rs), err)
 	}
+	if !slices.ContainsFunc(n.VIPs, netip.Addr.IsLoopback) { // else it may be for this host alone
+		inner := slices.DeleteFunc(slices.Clone(n.Masq), func(a netip.Addr) bool { return !a.IsLoopback() })
+		if len(inner) > 0 {
+			w.add("real server %s (masq) is a loopback address: packets from other hosts to it are dropped; use an address of an interface", list(inner))
+		}
+	}
 	var far groups[netip.Addr]
 	for _, rs := range n.Direct {
 		if r := f.Routes[rs]; r.Gateway.IsValid() {

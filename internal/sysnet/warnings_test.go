@@ -92,6 +92,17 @@ func TestWarnings(t *testing.T) {
 			"no route to real server 10.9.9.9: network is unreachable",
 			"no route to real server 10.9.9.8: permission denied",
 		}},
+		{"masq to loopback", func(f *Facts, n *Needs) {
+			for _, rs := range some("127.0.0.1", "::1") {
+				f.Routes[rs] = Route{Local: true, Interface: "lo"}
+				n.Masq = append(n.Masq, rs)
+			}
+		}, []string{"real server 127.0.0.1, ::1 (masq) is a loopback address: packets from other hosts to it are dropped; use an address of an interface"}},
+		{"loopback alone", func(f *Facts, n *Needs) {
+			f.Routes[pa("127.0.0.1")] = Route{Local: true, Interface: "lo"}
+			f.Routes[pa("127.0.0.9")] = Route{Local: true, Interface: "lo"}
+			n.Masq, n.VIPs = append(n.Masq, pa("127.0.0.1")), append(n.VIPs, pa("127.0.0.9"))
+		}, nil},
 		{"direct routing beyond the link", func(f *Facts, n *Needs) {
 			f.Routes[pa("10.9.9.9")] = Route{Interface: "eth1", Gateway: pa("10.0.0.254")}
 			n.Direct = some("10.9.9.9")
