@@ -184,7 +184,7 @@ type Engine struct {
 	// heard counts events.
 	heard uint64
 	// What went wrong, in numbers.
-	overruns, underflows, strangers uint64
+	overruns, underflows uint64
 	// unasked are the connections that the rules balanced while the engine runs.
 	unasked uint64
 	// maxFlows and maxTemplates bound the tables, see limits.go. unscheduled are

@@ -77,11 +77,7 @@ func (e *Engine) serverOf(ev *conntrack.Event) *server {
 	if id == 0 {
 		return nil
 	}
-	s := e.model.server(id)
-	if s == nil {
-		e.strangers++
-	}
-	return s
+	return e.model.server(id)
 }
 
 // seen takes in a flow that conntrack has, by an event or a dump.

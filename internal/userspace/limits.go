@@ -46,7 +46,10 @@ func (e *Engine) crowded(t *flow.Tuple) bool {
 }
 
 // census counts the connections of a dump.
-type census struct{ all, halfOpen int }
+//
+// Strangers are those of real servers that are not known: of another program, or
+// of an lbd whose state is lost.
+type census struct{ all, halfOpen, strangers int }
 
 func (c *census) note(ev *conntrack.Event) {
 	c.all++
@@ -60,11 +63,14 @@ func (c *census) note(ev *conntrack.Event) {
 // chance: one that is lost stays for a minute.
 const manyHalfOpen = 1000
 
-// warning says that most connections are not answered: their senders are false,
-// or no real server can be reached.
-func (c *census) warning() string {
-	if c.halfOpen < manyHalfOpen || 2*c.halfOpen < c.all {
-		return ""
+// warnings say that most connections are not answered, since their senders are
+// false or no real server can be reached; and that some are counted nowhere.
+func (c *census) warnings() (list []string) {
+	if c.halfOpen >= manyHalfOpen && 2*c.halfOpen >= c.all {
+		list = append(list, fmt.Sprintf("%d of %d connections are half open: a flood of SYNs, or real servers or clients that cannot be reached", c.halfOpen, c.all))
 	}
-	return fmt.Sprintf("%d of %d connections are half open: a flood of SYNs, or real servers or clients that cannot be reached", c.halfOpen, c.all)
+	if c.strangers > 0 {
+		list = append(list, fmt.Sprintf("%d connections have marks of real servers that are not known: of an lbd whose state was lost, or another program uses bits of mark_mask; they are not counted", c.strangers))
+	}
+	return list
 }

@@ -68,7 +68,8 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 		break
 	}
-	if err := e.dumpRouted(ctx); err != nil {
+	var c census // of no interest: the next dump counts again
+	if err := e.dumpRouted(ctx, &c); err != nil {
 		return fmt.Errorf("count the connections that there are: %w", err)
 	}
 	e.mu.Lock()

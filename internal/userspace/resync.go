@@ -51,6 +51,9 @@ func (e *Engine) resync(ctx context.Context) error {
 		defer e.mu.Unlock()
 		s := e.serverOf(ev)
 		if s == nil {
+			if e.marks.id(ev.Mark) != 0 {
+				c.strangers++
+			}
 			return
 		}
 		c.note(ev)
@@ -59,7 +62,7 @@ func (e *Engine) resync(ctx context.Context) error {
 		}
 	})
 	if err == nil {
-		err = e.dumpRouted(ctx)
+		err = e.dumpRouted(ctx, &c)
 	}
 	if err != nil {
 		return err // entries may be missing in what came

@@ -27,7 +27,7 @@ func (e *Engine) closeRouted(t *flow.Tuple) {
 
 // dumpRouted takes in the flows that the rules have. At the start there may be
 // some of real servers that no store tells of.
-func (e *Engine) dumpRouted(ctx context.Context) error {
+func (e *Engine) dumpRouted(ctx context.Context, c *census) error {
 	e.mu.Lock()
 	any := e.model.routed || e.starting
 	e.mu.Unlock()
@@ -40,7 +40,7 @@ func (e *Engine) dumpRouted(ctx context.Context) error {
 		id := e.marks.id(v.Mark)
 		s := e.model.server(id)
 		if s == nil {
-			e.strangers++
+			c.strangers++
 			if e.starting {
 				e.model.ids.reserve(id) // as restoreFlow
 			}

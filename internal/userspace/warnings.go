@@ -114,7 +114,6 @@ func (e *Engine) look(ctx context.Context) error {
 		{"conntrack dropped packets whose connection clashed with another", stats.InsertFailed},
 		{"new connections did not wait for the engine, as where the queue is full, and were balanced by weight alone", e.unasked},
 		{"queued packets were of no form that is known, and were balanced by weight alone", e.unparsed.Load()},
-		{"connections have marks of real servers that are not known", e.strangers},
 		{"connection counts would have gone below 0, which is a fault of the engine", e.underflows},
 		{"the kernel refused answers on packets", refused},
 		{"there were too many connections to keep, as in a flood, and new ones were balanced by weight alone or dropped", e.unscheduled},
@@ -124,11 +123,9 @@ func (e *Engine) look(ctx context.Context) error {
 	} {
 		e.watch.grow(i, l.text, l.value, now)
 	}
-	eventError, flooded, closed := e.eventError, e.census.warning(), e.closedWarning()
+	eventError, found, closed := e.eventError, e.census.warnings(), e.closedWarning()
 	e.mu.Unlock()
-	if flooded != "" {
-		list = append(list, flooded)
-	}
+	list = append(list, found...)
 	if eventError != nil {
 		list = append(list, fmt.Sprintf("conntrack's events cannot be read, connections are counted by its table alone: %v", eventError))
 	}

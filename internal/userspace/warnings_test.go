@@ -51,8 +51,19 @@ func TestWarnings(t *testing.T) {
 	g.reader.answer(&nfqueue.Packet{Payload: []byte("nonsense")})
 	g.kernel.begin(tupleTo(web, "198.51.100.1:1000"), 0x7700, true)
 	g.kernel.lost = true
-	look("events came too fast", "no form that is known", "marks of real servers that are not known")
+	look("events came too fast", "no form that is known")
 	g.pass(warnFor)
+	for range 2 { // each dump meets them again
+		if err := g.engine.resync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		look("1 connections have marks of real servers that are not known")
+	}
+	g.kernel.end(tupleTo(web, "198.51.100.1:1000"))
+	if err := g.engine.resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	look()
 	g.kernel.begin(tupleTo(web, "198.51.100.1:1001"), g.engine.marks.of(1), true)
 	g.connect(tupleTo(web, "198.51.100.1:1002"), 1)
 	look("and were balanced by weight alone (1, ")
