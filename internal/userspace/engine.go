@@ -64,6 +64,7 @@ type rules interface {
 	Abilities() ruleset.Abilities
 	Apply(ctx context.Context, s ruleset.Spec) error
 	Intact(ctx context.Context) (bool, error)
+	Wait(ctx context.Context) error
 	Templates(ctx context.Context) ([]ruleset.Template, error)
 	DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error
 	Closed(visit func(mark uint32, n uint64)) error

@@ -325,7 +325,9 @@ type fakeRules struct {
 	templates []ruleset.Template
 	flows     []ruleset.Flow
 	intact    bool
-	kernel    *kernel
+	// changes makes Wait return.
+	changes chan struct{}
+	kernel  *kernel
 	// closedError is what Closed fails with.
 	closedError error
 	// fail is returned by Apply, before is called by it.
@@ -348,6 +350,16 @@ func (r *fakeRules) Apply(ctx context.Context, s ruleset.Spec) error {
 }
 
 func (r *fakeRules) Intact(context.Context) (bool, error) { return r.intact, nil }
+
+// Wait returns for each value that the rig sends to changes.
+func (r *fakeRules) Wait(ctx context.Context) error {
+	select {
+	case <-r.changes:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 func (r *fakeRules) Templates(context.Context) ([]ruleset.Template, error) { return r.templates, nil }
 

@@ -13,6 +13,9 @@ const (
 	careInterval = time.Second
 	// estimateEvery is how many of these make the estimator's two seconds.
 	estimateEvery = 2
+	// changePause is how long others' changes of rules are not looked at after one
+	// was, so that who makes many costs little.
+	changePause = 100 * time.Millisecond
 )
 
 // Run answers packets and counts flows until ctx is done, or until the kernel
@@ -36,7 +39,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		})
 	}
 	wg.Go(func() { e.resyncs(ctx) })
-	wg.Go(func() { e.care(ctx) })
+	changed := make(chan struct{})
+	wg.Go(func() { e.awaitChanges(ctx, changed) })
+	wg.Go(func() { e.care(ctx, changed) })
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("userspace engine: %w", err)
@@ -106,7 +111,11 @@ func (e *Engine) resyncs(ctx context.Context) {
 }
 
 // care does what has time: estimates, templates, marks, the state of the rules.
-func (e *Engine) care(ctx context.Context) {
+// As soon as others change rules it looks whether these are its own: without
+// them the connections that there are end with their next packet, and a host that
+// has the services' addresses refuses new ones. Scripts that load a host's
+// firewall begin with "flush ruleset".
+func (e *Engine) care(ctx context.Context, changed <-chan struct{}) {
 	e.lookNow(ctx) // what is lost from here on is news
 	ticker := time.NewTicker(careInterval)
 	defer ticker.Stop()
@@ -115,6 +124,10 @@ func (e *Engine) care(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-changed:
+			e.maintainNow(ctx)
+			n--
+			continue
 		}
 		e.tickTime()
 		e.expireTemplates()
@@ -125,9 +138,35 @@ func (e *Engine) care(ctx context.Context) {
 		if n%watchEvery == 0 {
 			e.lookNow(ctx)
 		}
-		if err := e.maintain(ctx); err != nil && ctx.Err() == nil {
-			e.log.Warn("look after the rules of the userspace engine", "err", err)
+		e.maintainNow(ctx)
+	}
+}
+
+// awaitChanges passes on that others have changed rules.
+func (e *Engine) awaitChanges(ctx context.Context, changed chan<- struct{}) {
+	for {
+		if err := e.rules.Wait(ctx); err != nil {
+			if ctx.Err() == nil {
+				e.log.Warn("changes of the rules of the userspace engine are repaired with a delay", "err", err)
+			}
+			return
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case changed <- struct{}{}:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(changePause):
+		}
+	}
+}
+
+func (e *Engine) maintainNow(ctx context.Context) {
+	if err := e.maintain(ctx); err != nil && ctx.Err() == nil {
+		e.log.Warn("look after the rules of the userspace engine", "err", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/nfqueue"
@@ -80,6 +81,37 @@ func TestRunNoNews(t *testing.T) {
 	if got := look(); !strings.Contains(got, "did not wait for the engine") {
 		t.Errorf("warnings after another: %q", got)
 	}
+}
+
+// TestRepairAtOnce has rules repaired when somebody changes them, not by and by,
+// and looks no more often than it should where many are changed.
+func TestRepairAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		e := g.engine
+		e.kernelQueues = noQueues
+		e.queues = []queue{fakeQueue{}}
+		g.rules.changes = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- e.Run(ctx) }()
+		begun := time.Now()
+		for want := range uint64(3) {
+			synctest.Wait()
+			if got, took := e.Repairs(), time.Since(begun); got != want || took > time.Duration(want)*changePause {
+				t.Errorf("want %d repairs, got %d, after %v", want, got, took)
+			}
+			g.rules.intact = false
+			g.rules.changes <- struct{}{}
+		}
+		if took, want := time.Since(begun), 2*changePause; took != want {
+			t.Errorf("three looks: want them in %v, got %v", want, took)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestTickBusy asks for frequent ticks while there are events, and while a
