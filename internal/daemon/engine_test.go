@@ -197,7 +197,7 @@ func TestEngineTask(t *testing.T) {
 			t.Errorf("status: want the engine and its warning, got %+v", st)
 		}
 		repairs.Store(3)
-		after(time.Minute)
+		after(3 * time.Second) // not by the next pass alone
 		if got := p.mustStatus().Sync; got.Drift != 3 || got.LastDrift != "changed the rules of the engine" {
 			t.Errorf("drift: want 3 repairs of the engine, got %+v", got)
 		}

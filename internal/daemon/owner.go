@@ -105,6 +105,9 @@ func (o *owner) run(ctx context.Context) error {
 		case <-o.dirty:
 			o.pass(ctx)
 		case <-o.counted:
+			if o.noteRepairs(time.Now()) {
+				o.publish()
+			}
 			if o.finishDrains(time.Now()) {
 				o.pass(ctx)
 			}

@@ -103,17 +103,20 @@ func (o *owner) finish(report reconcile.Report, err error) {
 	}
 }
 
-// noteRepairs adds what the engine repaired of its own. It has logged it.
-func (o *owner) noteRepairs(now time.Time) {
+// noteRepairs adds what the engine repaired of its own, and says whether there
+// was anything. It has logged it.
+func (o *owner) noteRepairs(now time.Time) bool {
 	if o.repairs == nil {
-		return
+		return false
 	}
 	n := o.repairs()
-	if n > o.repaired {
+	more := n > o.repaired
+	if more {
 		o.sync.drift += n - o.repaired
 		o.sync.lastDrift, o.sync.lastDriftTime = "changed the rules of the engine", now
 	}
 	o.repaired = n
+	return more
 }
 
 // noteOutcome keeps the error and logs when it comes, changes and goes.
