@@ -192,7 +192,7 @@ func TestNetnsRemoveUnderLoad(t *testing.T) {
 func named(c net.Conn) error {
 	var err error
 	for range 2 {
-		if err = c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		if err = c.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 			return err
 		}
 		if _, err = c.Read(make([]byte, 10)); !isTimeout(err) {
