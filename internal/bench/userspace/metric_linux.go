@@ -14,6 +14,8 @@ type metric struct {
 	load    rig.Load
 	port    uint16
 	figures []figure
+	// turns is how often each contender is measured in a round.
+	turns int
 	// spread asks that every real server answers a fair part of the requests.
 	spread bool
 }
@@ -42,7 +44,11 @@ const (
 )
 
 func metrics(window time.Duration) []metric {
-	load := func(kind rig.Kind, connections, threads int) rig.Load {
+	// How fast a machine copies changes from second to second more than the
+	// contenders differ: many short turns see the same of that.
+	const bulkTurns = 3
+	bulk := window / 2
+	load := func(kind rig.Kind, connections, threads int, window time.Duration) rig.Load {
 		return rig.Load{
 			Kind: kind, Connections: connections, Threads: threads,
 			WarmUp: window / 4, Time: window, Sources: sources, Ports: sourcePorts,
@@ -51,15 +57,15 @@ func metrics(window time.Duration) []metric {
 	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	gbit := func(o *rig.Outcome) float64 { return o.BitRate() / 1e9 }
 	return []metric{
-		{"requests", load(rig.Requests, 64, 2), rig.AnswerPort, []figure{
+		{"requests", load(rig.Requests, 64, 2, window), rig.AnswerPort, []figure{
 			{figureRate, "/s", (*rig.Outcome).Rate},
 			{figureCPU, "us", func(o *rig.Outcome) float64 { return us(o.CPU()) }},
-		}, true},
-		{"latency", load(rig.Requests, 1, 1), rig.AnswerPort, []figure{
+		}, 1, true},
+		{"latency", load(rig.Requests, 1, 1, window), rig.AnswerPort, []figure{
 			{figureP50, "us", func(o *rig.Outcome) float64 { return us(o.P50) }},
-		}, false},
-		{"down", load(rig.Down, servers, 1), rig.SourcePort, []figure{{figureDown, "Gb/s", gbit}}, false},
-		{"up", load(rig.Up, servers, 1), rig.DiscardPort, []figure{{figureUp, "Gb/s", gbit}}, false},
+		}, 1, false},
+		{"down", load(rig.Down, servers, 1, bulk), rig.SourcePort, []figure{{figureDown, "Gb/s", gbit}}, bulkTurns, false},
+		{"up", load(rig.Up, servers, 1, bulk), rig.DiscardPort, []figure{{figureUp, "Gb/s", gbit}}, bulkTurns, false},
 	}
 }
 

@@ -81,19 +81,28 @@ func (t *trial) round(ctx context.Context, round int) error {
 		if !slices.Contains(t.metrics, m.name) {
 			continue
 		}
-		fmt.Fprintf(t.out, "round %d %s:", round+1, m.name)
-		for i := range t.contenders {
-			name := t.contenders[(i+round)%len(t.contenders)]
-			if err := t.measure(ctx, t.contender(name), m); err != nil {
-				fmt.Fprintln(t.out)
-				return fmt.Errorf("%s, %s: %w", name, m.name, err)
-			}
-			fmt.Fprintf(t.out, "  %s", name)
-			for _, f := range m.figures {
-				fmt.Fprintf(t.out, " %s %s", number(t.samples.Last(f.name, name)), f.unit)
+		for turn := range m.turns {
+			fmt.Fprintf(t.out, "round %d %s:", round+1, m.name)
+			if err := t.turn(ctx, m, round+turn); err != nil {
+				return err
 			}
 		}
-		fmt.Fprintln(t.out)
+	}
+	return nil
+}
+
+// turn measures each contender once, beginning with the first-th.
+func (t *trial) turn(ctx context.Context, m metric, first int) error {
+	defer fmt.Fprintln(t.out)
+	for i := range t.contenders {
+		name := t.contenders[(first+i)%len(t.contenders)]
+		if err := t.measure(ctx, t.contender(name), m); err != nil {
+			return fmt.Errorf("%s, %s: %w", name, m.name, err)
+		}
+		fmt.Fprintf(t.out, "  %s", name)
+		for _, f := range m.figures {
+			fmt.Fprintf(t.out, " %s %s", number(t.samples.Last(f.name, name)), f.unit)
+		}
 	}
 	return nil
 }
