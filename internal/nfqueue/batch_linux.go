@@ -65,7 +65,9 @@ func (b *batch) received(i int) []byte {
 // restarted (signal(7)).
 func (b *batch) receive(fd, flags int) (int, unix.Errno) {
 	// A higher yield of packets: what the other programs of this processor send
-	// meanwhile comes with the same call.
+	// meanwhile comes with the same call. The first yield may choose this thread
+	// again, which has run the least; the second does not.
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(&b.headers[0])), batchSize, uintptr(unix.MSG_WAITFORONE|flags), 0, 0)
