@@ -34,12 +34,12 @@ const (
 	figureUp   = "bulk_up"
 )
 
-// The tuples of the client: conntrack remembers each for two minutes after its
-// end, and has room for 262,144 on a host of the size of a build machine. With
-// fewer tuples than that they come back, as they do from real clients, and
-// conntrack replaces what it remembers.
+// The tuples of the client. Conntrack remembers each for two minutes after its
+// end, and replaces it when the tuple comes back. With as few as these they come
+// back within the warm-up, so that of each connection the end is measured, too,
+// and not only the begin.
 const (
-	sources     = 4
+	sources     = 1
 	sourcePorts = 16384
 )
 
