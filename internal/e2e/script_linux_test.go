@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,9 @@ import (
 
 	"github.com/lbd-project/lbd/internal/netnstest"
 	"github.com/lbd-project/lbd/internal/nfqueue"
+	"github.com/lbd-project/lbd/internal/overhead"
+	"github.com/lbd-project/lbd/ipvs"
+	"github.com/lbd-project/lbd/sched"
 )
 
 // scripts is the folder of the scenarios of every engine. Those of one engine are
@@ -197,6 +201,12 @@ func (s *script) condition(name string) (bool, error) {
 		return name == string(s.engine), nil
 	case "ipvs", "ipip":
 		return netnstest.Have(name) == nil, nil
+	case "inactive": // this kernel's IPVS weighs connections by the older formula
+		o, err := overhead.Probe(context.Background())
+		if errors.Is(err, ipvs.ErrNotAvailable) {
+			err = nil
+		}
+		return o == sched.OverheadInactive, err
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
 }
