@@ -24,13 +24,11 @@ type aborted struct {
 
 // abort remembers a flow that ends, if its SYN may come again.
 func (e *Engine) abort(f *flowtable.Flow) {
-	if f.Tuple().Protocol != uint8(ipvs.TCP) || f.Seq == 0 || e.tick-f.Born > settleTicks {
+	t := f.Tuple()
+	if t.Protocol != uint8(ipvs.TCP) || f.Seq == 0 || e.tick-f.Born > settleTicks || len(e.aborted) >= maxAborted {
 		return
 	}
-	if len(e.aborted) >= maxAborted {
-		return
-	}
-	e.aborted[f.Tuple()] = aborted{f.Server, f.Seq, e.tick}
+	e.aborted[t] = aborted{f.Server, f.Seq, e.tick}
 }
 
 // again returns the real server that a SYN was given to before its flow ended,

@@ -35,14 +35,11 @@ type closing struct {
 	during int
 }
 
-// watched says whether a flow's closing is counted by the rules.
-func watched(s *server, protocol uint8, st sched.State) bool {
-	return st == sched.Active && protocol == uint8(ipvs.TCP) && !routed(&s.Destination)
-}
-
-// watch notes a flow that begins.
+// watch notes a flow that begins. Its closing is counted by the rules where these
+// carry a TCP connection.
 func (s *server) watch(f *flowtable.Flow, protocol uint8) {
-	if f.Open = watched(s, protocol, f.State); f.Open {
+	f.Open = f.State == sched.Active && protocol == uint8(ipvs.TCP) && !routed(&s.Destination)
+	if f.Open {
 		s.closing.open++
 	}
 }
@@ -126,19 +123,19 @@ func (e *Engine) reopened(f *flowtable.Flow, s *server) {
 	}
 }
 
-// beginDump notes that a dump begins.
-func (e *Engine) beginDump() {
+// beginDump notes that a dump begins, and returns what endDump must know.
+func (e *Engine) beginDump() (errors uint64) {
 	e.readClosed()
 	for _, s := range e.model.servers {
 		if s != nil {
 			s.closing.during = 0
 		}
 	}
+	return e.closedErrors
 }
 
 // endDump makes good what the counters missed or counted twice: after a complete
-// dump, only what closed while it ran may be unknown. errors is what closedErrors
-// was when the dump began.
+// dump, only what closed while it ran may be unknown. errors is beginDump's.
 func (e *Engine) endDump(errors uint64) {
 	e.readClosed()
 	if e.closedErrors != errors { // some closings of that time are not known

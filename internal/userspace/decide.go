@@ -89,8 +89,7 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	if svc.signals {
 		// What was answered a moment ago matters.
 		e.setTime()
-		e.drain()
-		r.drained = true
+		r.drain()
 	}
 	st := initialState(in.Protocol)
 	if e.closedDue {
@@ -138,6 +137,12 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	return s
 }
 
+// drain takes in the events that wait, also those of before the packet came.
+func (r *reader) drain() {
+	r.engine.drain()
+	r.drained = true
+}
+
 // sameFlow returns the server of the flow that the packet belongs to. It returns
 // nil where the flow that the table has of this tuple is an old one, which is
 // then gone from the table.
@@ -148,8 +153,7 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 func (r *reader) sameFlow() *server {
 	e, in := r.engine, &r.info
 	if !r.drained {
-		e.drain()
-		r.drained = true
+		r.drain()
 	}
 	f := e.flows.Get(&in.Tuple)
 	if f == nil {

@@ -227,15 +227,13 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	inactive := o.StateMask & -o.StateMask
-	busy := (o.StateMask &^ inactive) & -(o.StateMask &^ inactive)
-	rest := o.StateMask &^ (inactive | busy)
+	bits := ruleset.Options{StateMask: o.StateMask}
 	start := time.Now()
 	e := &Engine{
 		opt: o, log: o.Logger, marks: m,
-		inactive:    inactive,
-		busy:        busy,
-		reuse:       rest & -rest,
+		inactive:    bits.Inactive(),
+		busy:        bits.Busy(),
+		reuse:       bits.Reuse(),
 		rand:        random,
 		clock:       func() time.Duration { return time.Since(start) },
 		writes:      make(chan struct{}, 1),

@@ -106,7 +106,7 @@ func (e *Engine) lookHost(ctx context.Context) error {
 	}
 	defer e.unlockWrites()
 	for name, value := range e.hostDone {
-		if name == ctTimestamp && !e.timesSignals() || e.hostChanged[name] {
+		if name == ctTimestamp && !e.model.signals || e.hostChanged[name] {
 			continue
 		}
 		now, err := e.host.read(name)
@@ -127,17 +127,6 @@ func (e *Engine) lookHost(ctx context.Context) error {
 		e.stale = true
 	}
 	return nil
-}
-
-// timesSignals says whether a service needs the times of conntrack's events. The
-// write lock is held.
-func (e *Engine) timesSignals() bool {
-	for _, svc := range e.model.services {
-		if readsSignals(svc.Scheduler) {
-			return true
-		}
-	}
-	return false
 }
 
 // restoreHost takes back what changeHost set, unless somebody has set something

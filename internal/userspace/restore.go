@@ -55,8 +55,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.starting = true
 	defer func() { e.starting = false }()
 	e.mu.Lock()
-	e.beginDump()
-	closedErrors := e.closedErrors
+	closedErrors := e.beginDump()
 	e.mu.Unlock()
 	for try := 1; ; try++ {
 		err := e.dump(ctx, e.restoreFlow)
@@ -74,7 +73,6 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.drain()
 	e.endDump(closedErrors)
 	return nil
 }

@@ -37,8 +37,7 @@ func (e *Engine) resync(ctx context.Context) error {
 	generation, start := e.generation, e.tick
 	e.resyncing = true
 	e.overtaken = make(map[entryName]bool)
-	e.beginDump()
-	closedErrors := e.closedErrors
+	closedErrors := e.beginDump()
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()
