@@ -65,12 +65,11 @@ func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func
 
 // loop is one Run.
 type loop struct {
-	q       *Queue
-	batch   *batch
-	handle  func(*Packet) Verdict
-	faults  faults
-	batches uint64
-	fds     [2]unix.PollFd
+	q      *Queue
+	batch  *batch
+	handle func(*Packet) Verdict
+	faults faults
+	fds    [2]unix.PollFd
 }
 
 func (l *loop) run(tick func() bool) error {
@@ -140,7 +139,8 @@ func (l *loop) answer(n int) error {
 	var packets uint64
 	var gone error
 	l.batch.verdicts = l.batch.verdicts[:0]
-	l.batches++
+	c := &l.q.counts
+	number := c.batches.Add(1)
 	for i := range n {
 		for b := l.batch.received(i); len(b) > 0; {
 			m := &l.batch.message
@@ -156,7 +156,7 @@ func (l *loop) answer(n int) error {
 				// balance what never came here.
 				v := Verdict{Accept: true}
 				if err == nil {
-					m.packet.Batch = l.batches
+					m.packet.Batch = number
 					v = l.verdict(&m.packet)
 				}
 				l.batch.verdicts = appendVerdict(l.batch.verdicts, l.q.number, m.packet.ID, v)
@@ -166,8 +166,6 @@ func (l *loop) answer(n int) error {
 			b = rest
 		}
 	}
-	c := &l.q.counts
-	c.batches.Add(1)
 	c.packets.Add(packets)
 	if packets > 0 {
 		if err := l.batch.send(l.q.fd); err != nil {

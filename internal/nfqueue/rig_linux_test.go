@@ -136,9 +136,15 @@ func open(t testing.TB, ns *netnstest.NS, c Config) *Queue {
 // run runs a queue until the returned function is called or the test ends.
 func run(t testing.TB, q *Queue, handle func(*Packet) Verdict) (stop func()) {
 	t.Helper()
+	return runTicks(t, q, handle, func() bool { return false })
+}
+
+// runTicks is run with a tick.
+func runTicks(t testing.TB, q *Queue, handle func(*Packet) Verdict, tick func() bool) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- q.Run(ctx, handle, func() bool { return false }) }()
+	go func() { done <- q.Run(ctx, handle, tick) }()
 	var stopped atomic.Bool
 	stop = func() {
 		if stopped.Swap(true) {

@@ -28,21 +28,7 @@ func TestNetnsRunEnds(t *testing.T) {
 
 	var ticks atomic.Int64
 	start := func() (end func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- q.Run(ctx, markAll, func() bool { ticks.Add(1); return true }) }()
-		return func() {
-			t.Helper()
-			cancel()
-			select {
-			case err := <-done:
-				if err != nil {
-					t.Errorf("Run: %v", err)
-				}
-			case <-time.After(patience):
-				t.Fatal("Run did not end")
-			}
-		}
+		return runTicks(t, q, markAll, func() bool { ticks.Add(1); return true })
 	}
 	idle := func() {
 		n := ticks.Load()
@@ -139,9 +125,7 @@ func TestNetnsRunRests(t *testing.T) {
 	q := open(t, ns, Config{})
 	rule{ns: ns}.add(t)
 	ticks := make(chan time.Time, 10_000)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- q.Run(ctx, markAll, func() bool { ticks <- time.Now(); return false }) }()
+	stop := runTicks(t, q, markAll, func() bool { ticks <- time.Now(); return false })
 	for range restAfter {
 		<-ticks
 	}
@@ -160,10 +144,7 @@ func TestNetnsRunRests(t *testing.T) {
 		last := <-ticks
 		return (<-ticks).Sub(last) < restInterval/2
 	})
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stop()
 }
 
 // TestNetnsRunGarbage stops the world while the loop's thread is within a raw
