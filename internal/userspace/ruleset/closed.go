@@ -55,21 +55,9 @@ func (c *closeCounts) close() error { return os.NewSyscallError("close", unix.Cl
 
 // dumpRequest asks for the elements of a set.
 func dumpRequest(family uint8, table, set string) []byte {
-	ne := binary.NativeEndian
-	b := make([]byte, headerLen, 128)
-	ne.PutUint16(b[4:], unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM)
-	ne.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	b = append(b, family, unix.NFNETLINK_V0, 0, 0)
-	b = appendAttribute(b, unix.NFTA_SET_ELEM_LIST_TABLE, append([]byte(table), 0))
-	b = appendAttribute(b, unix.NFTA_SET_ELEM_LIST_SET, append([]byte(set), 0))
-	ne.PutUint32(b, uint32(len(b)))
-	return b
-}
-
-func appendAttribute(b []byte, kind uint16, value []byte) []byte {
-	b = binary.NativeEndian.AppendUint16(b, uint16(attrLen+len(value)))
-	b = binary.NativeEndian.AppendUint16(b, kind)
-	return padded(append(b, value...))
+	of := appendAttribute(nil, unix.NFTA_SET_ELEM_LIST_TABLE, append([]byte(table), 0))
+	of = appendAttribute(of, unix.NFTA_SET_ELEM_LIST_SET, append([]byte(set), 0))
+	return newRequest(unix.NFT_MSG_GETSETELEM, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, of)
 }
 
 // Closed calls visit with the mark of each real server by masquerading, and how
@@ -123,7 +111,7 @@ func (c *closeCounts) dump(request []byte, visit func(mark uint32, n uint64)) er
 
 func (c *closeCounts) send(request []byte) error {
 	c.seq++
-	binary.NativeEndian.PutUint32(request[8:], c.seq)
+	number(request, c.seq)
 	_, err := unix.Write(c.fd, request)
 	return os.NewSyscallError("write", err)
 }
@@ -156,39 +144,31 @@ func (c *closeCounts) discard() error {
 // messages reads a datagram, and says whether the answer's last message was in
 // it.
 func (c *closeCounts) messages(b []byte, visit func(mark uint32, n uint64)) (done bool, err error) {
-	ne := binary.NativeEndian
 	for len(b) > 0 {
-		if len(b) < headerLen {
-			return false, errTruncated
+		var m netlinkMessage
+		if m, b, err = nextMessage(b); err != nil {
+			return false, err
 		}
-		size := int(ne.Uint32(b))
-		if size < headerLen || size > len(b) {
-			return false, errTruncated
-		}
-		kind, seq, body := ne.Uint16(b[4:]), ne.Uint32(b[8:]), b[headerLen:size]
-		b = b[min((size+3)&^3, len(b)):]
-		if seq != c.seq {
+		if m.seq != c.seq {
 			continue
 		}
-		switch kind {
+		switch m.kind {
 		case unix.NLMSG_DONE:
 			return true, nil
 		case unix.NLMSG_ERROR:
-			if len(body) < 4 {
-				return false, errTruncated
-			}
-			switch code := unix.Errno(-int32(ne.Uint32(body))); code {
-			case 0:
+			switch err := m.failure(); err {
+			case nil:
 			case unix.ENOENT:
 				return true, nil // neither table nor set
 			default:
-				return false, code
+				return false, err
 			}
 		case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWSETELEM:
-			if len(body) < genmsgLen {
-				return false, errTruncated
+			list, err := m.attributes()
+			if err == nil {
+				err = c.elements(list, visit)
 			}
-			if err := c.elements(body[genmsgLen:], visit); err != nil {
+			if err != nil {
 				return false, err
 			}
 		}
@@ -227,8 +207,6 @@ func closeCount(e []byte) (mark uint32, n uint64, err error) {
 	return binary.NativeEndian.Uint32(key), binary.BigEndian.Uint64(packets), nil
 }
 
-var errTruncated = errors.New("truncated netlink message")
-
 // within goes down nested attributes; nil where one is absent.
 func within(b []byte, path ...uint16) (_ []byte, err error) {
 	for _, kind := range path {
@@ -249,17 +227,4 @@ func attribute(b []byte, kind uint16) ([]byte, error) {
 		b = rest
 	}
 	return nil, nil
-}
-
-// nextAttribute splits the first attribute off.
-func nextAttribute(b []byte) (kind uint16, value, rest []byte, err error) {
-	if len(b) < attrLen {
-		return 0, nil, nil, errTruncated
-	}
-	size := int(binary.NativeEndian.Uint16(b))
-	if size < attrLen || size > len(b) {
-		return 0, nil, nil, errTruncated
-	}
-	kind = binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
-	return kind, b[attrLen:size], b[min((size+3)&^3, len(b)):], nil
 }

@@ -75,19 +75,21 @@ func (l *listener) drain(table string) (touched bool, err error) {
 // read looks through a datagram. All messages but one have the table's name as
 // the attribute 1, whatever they are about.
 func (l *listener) read(b []byte, table string) (touched bool) {
-	ne := binary.NativeEndian
 	for len(b) >= headerLen {
-		size := int(ne.Uint32(b))
-		if size < headerLen+genmsgLen || size > len(b) {
+		m, rest, err := nextMessage(b)
+		if err != nil {
 			return true
 		}
-		kind, body := ne.Uint16(b[4:]), b[headerLen+genmsgLen:size]
-		b = b[min((size+3)&^3, len(b)):]
-		a, err := parse(body)
+		list, err := m.attributes()
+		if err != nil {
+			return true
+		}
+		b = rest
+		a, err := parse(list)
 		switch {
 		case err != nil:
 			touched = true
-		case kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN:
+		case m.kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN:
 			if v := a[unix.NFTA_GEN_ID]; len(v) == 4 {
 				l.last = binary.BigEndian.Uint32(v)
 			}

@@ -86,35 +86,12 @@ func (w *watch) dormant(family uint8, table string) (bool, error) {
 	return flags&unix.NFT_TABLE_F_DORMANT != 0, nil
 }
 
-// attributes are those of a message, by type.
-type attributes map[uint16][]byte
-
-// text is a string attribute without its NUL.
-func (a attributes) text(kind uint16) string {
-	v := a[kind]
-	if n := len(v); n > 0 && v[n-1] == 0 {
-		v = v[:n-1]
-	}
-	return string(v)
-}
-
-const (
-	headerLen = unix.SizeofNlMsghdr
-	attrLen   = unix.SizeofNlAttr
-	genmsgLen = 4 // struct nfgenmsg
-)
-
 // request sends one request, with attributes or without, and passes on each
 // answer.
 func (w *watch) request(kind, flags uint16, family uint8, what []byte, each func(attributes)) error {
 	w.seq++
-	b := append(make([]byte, headerLen+genmsgLen), what...)
-	ne := binary.NativeEndian
-	ne.PutUint32(b, uint32(len(b)))
-	ne.PutUint16(b[4:], unix.NFNL_SUBSYS_NFTABLES<<8|kind)
-	ne.PutUint16(b[6:], flags)
-	ne.PutUint32(b[8:], w.seq)
-	b[headerLen] = family
+	b := newRequest(kind, flags, family, what)
+	number(b, w.seq)
 	if err := unix.Sendto(w.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return os.NewSyscallError("sendto", err)
 	}
@@ -139,32 +116,28 @@ func (w *watch) request(kind, flags uint16, family uint8, what []byte, each func
 
 // messages passes on the answers in a datagram and says whether the last came.
 func (w *watch) messages(b []byte, dump bool, each func(attributes)) (done bool, err error) {
-	ne := binary.NativeEndian
 	for len(b) >= headerLen {
-		size := int(ne.Uint32(b))
-		if size < headerLen || size > len(b) {
-			return false, errors.New("truncated netlink message")
+		var m netlinkMessage
+		if m, b, err = nextMessage(b); err != nil {
+			return false, err
 		}
-		kind, flags, seq, body := ne.Uint16(b[4:]), ne.Uint16(b[6:]), ne.Uint32(b[8:]), b[headerLen:size]
-		b = b[min((size+3)&^3, len(b)):]
 		switch {
-		case seq != w.seq:
+		case m.seq != w.seq:
 			// Of an earlier request that was given up.
-		case flags&unix.NLM_F_DUMP_INTR != 0:
+		case m.flags&unix.NLM_F_DUMP_INTR != 0:
 			return false, errInterrupted
-		case kind == unix.NLMSG_DONE:
+		case m.kind == unix.NLMSG_DONE:
 			return true, nil
-		case kind == unix.NLMSG_ERROR:
-			if len(body) < 4 {
-				return false, errors.New("truncated netlink error")
+		case m.kind == unix.NLMSG_ERROR:
+			if err := m.failure(); err != nil {
+				return false, err
 			}
-			if code := int32(ne.Uint32(body)); code != 0 {
-				return false, unix.Errno(-code)
-			}
-		case len(body) < genmsgLen:
-			return false, errors.New("truncated netlink message")
 		default:
-			a, err := parse(body[genmsgLen:])
+			list, err := m.attributes()
+			if err != nil {
+				return false, err
+			}
+			a, err := parse(list)
 			if err != nil {
 				return false, err
 			}
@@ -179,20 +152,3 @@ func (w *watch) messages(b []byte, dump bool, each func(attributes)) (done bool,
 
 // errInterrupted is a dump during which the ruleset changed.
 var errInterrupted = errors.New("the ruleset changed while it was read")
-
-// parse splits attributes; of repeated ones the last counts.
-func parse(b []byte) (attributes, error) {
-	a := attributes{}
-	for len(b) > 0 {
-		if len(b) < attrLen {
-			return nil, errors.New("truncated netlink attribute")
-		}
-		size := int(binary.NativeEndian.Uint16(b))
-		if size < attrLen || size > len(b) {
-			return nil, errors.New("truncated netlink attribute")
-		}
-		a[binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER)] = b[attrLen:size]
-		b = b[min((size+3)&^3, len(b)):]
-	}
-	return a, nil
-}
