@@ -134,7 +134,7 @@ func (t *table) firstRules(s *shape, output bool) []exprs {
 		// ct status confirmed ct mark & MASK @dead drop
 		//
 		// As in trackedRules: nobody has answered yet.
-		rules = append(rules, rule(confirmed, t.isDead(), verdict(expr.VerdictDrop)))
+		rules = append(rules, rule(confirmed, t.ofServers(setDead), verdict(expr.VerdictDrop)))
 	}
 	rules = append(rules,
 		// ct status confirmed accept
@@ -149,19 +149,24 @@ func (t *table) firstRules(s *shape, output bool) []exprs {
 // fwmark services first, those of a port next, those of every port last; the
 // daemon looks again, so here the order says nothing.
 func (t *table) scheduleRules(astray exprs) []exprs {
-	return []exprs{
-		// meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn goto stray
-		//
-		// Connection tracking takes packets from the middle of a flow for new.
-		rule(protocol(protoTCP), tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpNeq, tcpSYN), astray),
-		// meta l4proto sctp @th,96,8 != 1 accept
-		rule(protocol(protoSCTP), exprs{transport(reg1, offSCTPType, 1), holds(expr.CmpOpNeq, reg1, []byte{sctpInit})}, verdict(expr.VerdictAccept)),
+	// meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn goto stray
+	// meta l4proto sctp @th,96,8 != 1 accept
+	return append(midFlow(astray, verdict(expr.VerdictAccept)),
 		// ip daddr . meta l4proto . th dport @services queue to N-M
 		rule(t.service(), in(setServices), t.queue()),
 		// meta mark & ~MASK . meta l4proto @services_mark queue to N-M
 		rule(t.foreignMark(), in(setMarks), t.queue()),
 		// ip daddr . meta l4proto @services_any queue to N-M
 		rule(t.portless(), in(setAnyPort), t.queue()),
+	)
+}
+
+// midFlow are rules for packets from the middle of a flow, of TCP and of SCTP, which
+// connection tracking takes for new.
+func midFlow(tcp, sctp exprs) []exprs {
+	return []exprs{
+		rule(protocol(protoTCP), tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpNeq, tcpSYN), tcp),
+		rule(protocol(protoSCTP), exprs{transport(reg1, offSCTPType, 1), holds(expr.CmpOpNeq, reg1, []byte{sctpInit})}, sctp),
 	}
 }
 

@@ -118,6 +118,11 @@ func protocol(p uint8) exprs {
 	return exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpEq, reg1, []byte{p})}
 }
 
+// notTCP is "meta l4proto != tcp".
+func notTCP() exprs {
+	return exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}
+}
+
 // tcpFlags is "tcp flags & mask op value".
 func tcpFlags(mask uint8, op expr.CmpOp, value uint8) exprs {
 	return exprs{

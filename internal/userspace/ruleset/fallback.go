@@ -34,18 +34,16 @@ func (t *table) undecidedRules(s *shape) []exprs {
 
 // fallbackRules find the chain of a service.
 func (t *table) fallbackRules() []exprs {
-	return []exprs{
-		// meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn return
-		rule(protocol(protoTCP), tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpNeq, tcpSYN), verdict(expr.VerdictReturn)),
-		// meta l4proto sctp @th,96,8 != 1 return
-		rule(protocol(protoSCTP), exprs{transport(reg1, offSCTPType, 1), holds(expr.CmpOpNeq, reg1, []byte{sctpInit})}, verdict(expr.VerdictReturn)),
+	// meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn return
+	// meta l4proto sctp @th,96,8 != 1 return
+	return append(midFlow(verdict(expr.VerdictReturn), verdict(expr.VerdictReturn)),
 		// meta mark & ~MASK . meta l4proto vmap @chains_mark
 		rule(t.foreignMark(), vmap(mapMarks)),
 		// ip daddr . meta l4proto . th dport vmap @chains
 		rule(t.service(), vmap(mapServices)),
 		// ip daddr . meta l4proto vmap @chains_any
 		rule(t.portless(), vmap(mapAnyPort)),
-	}
+	)
 }
 
 // refuseRules answer as IPVS does where no real server is left.

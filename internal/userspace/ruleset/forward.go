@@ -36,7 +36,7 @@ func (t *table) forwardRules() []exprs {
 func (t *table) untranslated(drop exprs) []exprs {
 	return []exprs{
 		// meta l4proto != tcp accept
-		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictAccept)),
+		rule(notTCP(), verdict(expr.VerdictAccept)),
 		// tcp flags & (fin|syn|rst|ack) == syn accept
 		rule(tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpEq, tcpSYN), verdict(expr.VerdictAccept)),
 		// ip saddr . th sport @answers … drop

@@ -224,7 +224,7 @@ func (t *table) deliverRules(s *shape) []exprs {
 func (t *table) unmarkedRules() []exprs {
 	return []exprs{
 		// meta l4proto != tcp return
-		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictReturn)),
+		rule(notTCP(), verdict(expr.VerdictReturn)),
 		// tcp flags & (fin|rst) == 0 return
 		rule(tcpFlags(tcpFIN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictReturn)),
 		// meta priority set TUPLE map @flows goto deliver_flow

@@ -21,7 +21,7 @@ func (t *table) signalRules(s *shape) []exprs {
 		// meta l4proto udp ct direction reply ct mark & BUSY != 0 ct mark set ct mark & ~BUSY
 		rule(protocol(protoUDP), reply(), clear),
 		// meta l4proto != tcp return
-		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictReturn)),
+		rule(notTCP(), verdict(expr.VerdictReturn)),
 		// ct direction reply tcp flags & (psh|fin|rst) != 0 ct mark & BUSY != 0 ct mark set ct mark & ~BUSY
 		rule(reply(), psh(tcpFIN|tcpRST), clear),
 		// ct direction original tcp flags & rst != 0 ct mark & BUSY != 0 ct mark set ct mark & ~BUSY
@@ -29,11 +29,6 @@ func (t *table) signalRules(s *shape) []exprs {
 		// ct direction original tcp flags & (psh|rst) == psh ct mark & BUSY == 0 ct event set destroy,mark ct mark set ct mark | BUSY
 		rule(original(), tcpFlags(tcpPSH|tcpRST, expr.CmpOpEq, tcpPSH), set),
 	}
-}
-
-// isSignalled is "ct mark & MASK @signals".
-func (t *table) isSignalled() exprs {
-	return append(exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setSignals)...)
 }
 
 // editSignals collects the edits of setSignals: the marks of real servers whose

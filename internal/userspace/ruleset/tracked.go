@@ -24,11 +24,11 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// ct direction original ct mark & MASK @dead drop
 		//
 		// As a deleted real server's in IPVS: no packet to it, answers pass.
-		rules = append(rules, rule(original(), t.isDead(), verdict(expr.VerdictDrop)))
+		rules = append(rules, rule(original(), t.ofServers(setDead), verdict(expr.VerdictDrop)))
 	}
 	if s.signals {
 		// ct mark & MASK @signals jump signals
-		rules = append(rules, rule(t.isSignalled(), jump(chainSignals)))
+		rules = append(rules, rule(t.ofServers(setSignals), jump(chainSignals)))
 	}
 	again := exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, ^inactive, t.opts.Reuse()), setCT(expr.CtKeyMARK, reg1)}
 	if !s.allEvents {
@@ -37,7 +37,7 @@ func (t *table) trackedRules(s *shape) []exprs {
 	}
 	// meta l4proto != tcp accept
 	rules = append(rules,
-		rule(exprs{meta(expr.MetaKeyL4PROTO, reg1), holds(expr.CmpOpNeq, reg1, []byte{protoTCP})}, verdict(expr.VerdictAccept)))
+		rule(notTCP(), verdict(expr.VerdictAccept)))
 	if s.everyPacket() {
 		// @th,96,32 & 0x70000 == 0 accept
 		//
@@ -66,11 +66,11 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// Once a flow: the connection is inactive from here on, which the element
 		// counts.
 		rule(ctIs(expr.CtKeyMARK, inactive, 0), orCTMark(^uint32(0), inactive),
-			exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setClosing)),
+			t.ofServers(setClosing)),
 	)
 }
 
-// isDead is "ct mark & MASK @dead".
-func (t *table) isDead() exprs {
-	return append(exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(setDead)...)
+// ofServers is "ct mark & MASK @set".
+func (t *table) ofServers(set string) exprs {
+	return append(exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, 0)}, in(set)...)
 }

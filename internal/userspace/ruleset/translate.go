@@ -48,7 +48,7 @@ func (t *table) carryRules(s *shape) []exprs {
 		// meta l4proto udp ct mark & MASK @signals ct mark set ct mark | BUSY
 		//
 		// The first datagram is a request.
-		rules = append(rules, rule(protocol(protoUDP), t.isSignalled(), orCTMark(^uint32(0), t.opts.Busy())))
+		rules = append(rules, rule(protocol(protoUDP), t.ofServers(setSignals), orCTMark(^uint32(0), t.opts.Busy())))
 	}
 	return rules
 }
@@ -70,7 +70,7 @@ func (t *table) eventRules(s *shape, also uint32) []exprs {
 	}
 	if s.signals && !s.stateless {
 		// ct mark & MASK @signals ct event set destroy,mark
-		rules = append(rules, rule(t.isSignalled(), setEvents(also|eventDestroy|eventMark)))
+		rules = append(rules, rule(t.ofServers(setSignals), setEvents(also|eventDestroy|eventMark)))
 	}
 	// meta l4proto sctp ct event set destroy,protoinfo
 	//
