@@ -46,10 +46,7 @@ func setRoute(to netip.Addr, device uint32, program, mtu int) error {
 
 // hasRoute says whether the route to an address is lbd's.
 func hasRoute(to netip.Addr) (bool, error) {
-	b := routeMessage(to)
-	b[4], b[5], b[6], b[7] = 0, 0, 0, 0
-	binary.NativeEndian.PutUint32(b[8:], unix.RTM_F_FIB_MATCH)
-	answer, err := request(unix.RTM_GETROUTE, 0, b)
+	answer, err := lookUp(to, unix.RTM_F_FIB_MATCH)
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ESRCH):
 		return false, nil
@@ -61,11 +58,17 @@ func hasRoute(to netip.Addr) (bool, error) {
 	return int(answer[1]) == to.BitLen() && answer[5] == routeProtocol, nil
 }
 
-// device returns the index of the device that packets to an address leave by.
-func device(to netip.Addr) (uint32, error) {
+// lookUp asks for the route that packets to an address take.
+func lookUp(to netip.Addr, flags uint32) ([]byte, error) {
 	b := routeMessage(to)
 	b[4], b[5], b[6], b[7] = 0, 0, 0, 0
-	answer, err := request(unix.RTM_GETROUTE, 0, b)
+	binary.NativeEndian.PutUint32(b[8:], flags)
+	return request(unix.RTM_GETROUTE, 0, b)
+}
+
+// device returns the index of the device that packets to an address leave by.
+func device(to netip.Addr) (uint32, error) {
+	answer, err := lookUp(to, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -137,29 +137,23 @@ func (t *Tunnels) Intact() (intact bool, err error) {
 	for e := range t.set {
 		need[inner(e)] = true
 	}
-	err = t.ns.Do(func() error {
-		for i, want := range need {
-			if !want {
-				continue
-			}
-			there, err := hasRoute(Gateway(i == 1))
-			if err != nil {
-				return err
-			}
-			if !there {
-				return errNoRoute
+	intact = true
+	err = t.ns.Do(func() (err error) {
+		for i := 0; i < len(need) && intact && err == nil; i++ {
+			if need[i] {
+				intact, err = hasRoute(Gateway(i == 1))
 			}
 		}
-		return nil
+		return err
 	})
-	if errors.Is(err, errNoRoute) {
-		clear(t.set)
-		return false, nil
+	if err != nil {
+		return false, err
 	}
-	return err == nil, err
+	if !intact {
+		clear(t.set)
+	}
+	return intact, nil
 }
-
-var errNoRoute = errors.New("no route")
 
 // inner is 1 for an end of IPv6 packets, else 0.
 func inner(e End) int {
