@@ -19,6 +19,13 @@ type memoryStore struct{ b []byte }
 func (m *memoryStore) Load() ([]byte, error) { return m.b, nil }
 func (m *memoryStore) Save(b []byte) error   { m.b = append([]byte(nil), b...); return nil }
 
+// userspaceOptions are those of an engine in the lab's balancer.
+func (l *Lab) userspaceOptions() userspace.Options {
+	return userspace.Options{
+		NetNS: l.Balancer.FD(), Enter: l.Balancer.Do, QueueBase: 100, Queues: 1, FailOpen: true, Store: new(memoryStore),
+	}
+}
+
 // TestNetnsReopen opens engines one after another while clients come: the rules
 // of hundreds of services are written anew each time, and no client may be
 // refused meanwhile.
@@ -39,9 +46,7 @@ func testReopen(t *testing.T) {
 	t.Helper()
 	l := NewLab(t, Masq, 2)
 	l.AddVIP(VIP4)
-	o := userspace.Options{
-		NetNS: l.Balancer.FD(), Enter: l.Balancer.Do, QueueBase: 100, Queues: 1, FailOpen: true, Store: new(memoryStore),
-	}
+	o := l.userspaceOptions()
 	e, err := userspace.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

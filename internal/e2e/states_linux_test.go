@@ -50,9 +50,7 @@ func TestKernelStatesUserspace(t *testing.T) {
 func testUserspaceStates(t *testing.T) {
 	t.Helper()
 	l := NewLab(t, Masq, 2)
-	e, err := userspace.Open(t.Context(), userspace.Options{
-		NetNS: l.Balancer.FD(), Enter: l.Balancer.Do, QueueBase: 100, Queues: 1, FailOpen: true, Store: new(memoryStore),
-	})
+	e, err := userspace.Open(t.Context(), l.userspaceOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -356,17 +356,10 @@ func TestNetnsLeak(t *testing.T) {
 					type filter hook output priority 0; meta l4proto tcp drop;
 					}
 				}`)
-			table, err := conntrack.OpenTable(l.lb.FD())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer table.Close()
 			nft(t, l.rulesOf(server), `table inet sent { counter n {}
 					chain out { type filter hook output priority 0; meta l4proto tcp counter name n; }
 				}`)
-			if err := table.DeleteFlow(t.Context(), e.Orig, e.ID); err != nil {
-				t.Fatal(err)
-			}
+			l.lose(&e)
 			// Connection tracking takes the first for new, the last for invalid.
 			for _, send := range []func(*netnstest.NS){l.kick, l.abort} {
 				before := l.counterOf(server, "sent", "n")
@@ -411,14 +404,7 @@ func TestNetnsLeakNotOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := l.flowOf(c.LocalAddr(), every)
-		table, err := conntrack.OpenTable(l.lb.FD())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer table.Close()
-		if err := table.DeleteFlow(t.Context(), e.Orig, e.ID); err != nil {
-			t.Fatal(err)
-		}
+		l.lose(&e)
 		l.kick(test.server)
 		if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
 			t.Errorf("%s: %v", test.addr, err)
@@ -475,14 +461,7 @@ func TestNetnsMidStream(t *testing.T) {
 		for _, addr := range addresses {
 			c, _ := l.dial("tcp", addr)
 			e := l.flowOf(c.LocalAddr(), every)
-			table, err := conntrack.OpenTable(l.lb.FD())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer table.Close()
-			if err := table.DeleteFlow(t.Context(), e.Orig, e.ID); err != nil {
-				t.Fatal(err)
-			}
+			l.lose(&e)
 			if err := echo(c, waitTime); err == nil || isTimeout(err) {
 				t.Errorf("%s: want the connection reset, got %v", addr, err)
 			}

@@ -37,6 +37,19 @@ func (l *lab) flows(keep func(*conntrack.Event) bool) []conntrack.Event {
 	return out
 }
 
+// lose deletes an entry.
+func (l *lab) lose(e *conntrack.Event) {
+	l.t.Helper()
+	table, err := conntrack.OpenTable(l.lb.FD())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer table.Close()
+	if err := table.DeleteFlow(l.t.Context(), e.Orig, e.ID); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // flowOf waits for one entry whose first packet came from port, and for it to
 // satisfy ok.
 func (l *lab) flowOf(c net.Addr, ok func(*conntrack.Event) bool) conntrack.Event {
