@@ -405,7 +405,7 @@ func runBounded(n *netnstest.NS, cmd *exec.Cmd) (string, error) {
 }
 
 // conditions are what may stand before a command.
-var conditions = regexp.MustCompile(`^(\[!?(kernel|userspace|ipvs|ipip)\] )+`)
+var conditions = regexp.MustCompile(`^(\[!?(kernel|userspace|ipvs|ipip|inactive)\] )+`)
 
 // TestScriptsParse sees on any machine that every scenario uses known commands.
 func TestScriptsParse(t *testing.T) {
