@@ -4,7 +4,7 @@ GO       ?= go
 BIN      := bin
 CC       := gcc
 CFLAGS   := -O2 -Wall -Wextra -Werror -static -pthread
-DEBS     := gcc libc6-dev qemu-system-x86 ipvsadm iproute2 nftables busybox-static conntrack keepalived
+DEBS     := gcc libc6-dev qemu-system-x86 ipvsadm iproute2 nftables busybox-static conntrack keepalived iptables
 # What bench-userspace compares lbd with, besides.
 BENCH_DEBS := haproxy nginx libnginx-mod-stream
 BUILDENV := CGO_ENABLED=0

@@ -23,6 +23,29 @@ type Outcome struct {
 	Servers map[string]uint64
 }
 
+// Add adds what was measured in another turn. A quantile is then the mean of the
+// turns', weighted by their requests.
+func (o *Outcome) Add(turn *Outcome) {
+	mean := func(a, b time.Duration) time.Duration {
+		if o.Done+turn.Done == 0 {
+			return 0
+		}
+		return time.Duration((float64(a)*float64(o.Done) + float64(b)*float64(turn.Done)) / float64(o.Done+turn.Done))
+	}
+	o.P50, o.P95 = mean(o.P50, turn.P50), mean(o.P95, turn.P95)
+	o.Done += turn.Done
+	o.Failed += turn.Failed
+	o.Bytes += turn.Bytes
+	o.Elapsed += turn.Elapsed
+	o.Busy += turn.Busy
+	if o.Servers == nil {
+		o.Servers = make(map[string]uint64)
+	}
+	for name, n := range turn.Servers {
+		o.Servers[name] += n
+	}
+}
+
 // Rate returns the requests a second.
 func (o *Outcome) Rate() float64 { return float64(o.Done) / o.Elapsed.Seconds() }
 

@@ -35,6 +35,30 @@ func TestParseOutcome(t *testing.T) {
 	}
 }
 
+func TestOutcomeAdd(t *testing.T) {
+	var sum Outcome
+	sum.Add(&Outcome{
+		Done: 10, Failed: 1, Bytes: 100, Elapsed: time.Second, Busy: 2 * time.Second,
+		P50: 4 * time.Millisecond, P95: 8 * time.Millisecond, Servers: map[string]uint64{"A": 4, "B": 6},
+	})
+	sum.Add(&Outcome{
+		Done: 30, Bytes: 50, Elapsed: time.Second, Busy: time.Second,
+		P50: 8 * time.Millisecond, P95: 20 * time.Millisecond, Servers: map[string]uint64{"B": 10, "C": 20},
+	})
+	want := Outcome{
+		Done: 40, Failed: 1, Bytes: 150, Elapsed: 2 * time.Second, Busy: 3 * time.Second,
+		P50: 7 * time.Millisecond, P95: 17 * time.Millisecond, Servers: map[string]uint64{"A": 4, "B": 16, "C": 20},
+	}
+	if diff := cmp.Diff(want, sum); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	var bulk Outcome
+	bulk.Add(&Outcome{Bytes: 1, Elapsed: time.Second})
+	if bulk.P50 != 0 {
+		t.Errorf("no requests: want no quantile, got %v", bulk.P50)
+	}
+}
+
 func TestParseOutcomeHostile(t *testing.T) {
 	const good = "failed=0 bytes=1 seconds=1 busy=1"
 	if _, err := parseOutcome(good); err != nil {

@@ -46,6 +46,14 @@ func start(t netnstest.TB, ns *netnstest.NS, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
+// Signal sends a signal to all of the process group.
+func (p *Process) Signal(s syscall.Signal) error {
+	if err := p.alive(); err != nil {
+		return err
+	}
+	return syscall.Kill(-p.cmd.Process.Pid, s)
+}
+
 // Stop ends the process with SIGTERM, and all of its group with SIGKILL when it
 // takes long.
 func (p *Process) Stop() error {

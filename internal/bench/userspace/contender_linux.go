@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/bench/rig"
@@ -18,6 +19,7 @@ import (
 const (
 	nameRouting = "routing"
 	nameLimit   = "limit"
+	nameQueue   = "queue"
 	nameLBD     = "lbd"
 	nameHAProxy = "haproxy"
 	nameNginx   = "nginx"
@@ -27,7 +29,7 @@ const (
 // defaultContenders are those that need nothing but this kernel.
 var defaultContenders = []string{nameRouting, nameLimit, nameLBD, nameHAProxy, nameNginx}
 
-func contenderNames() []string { return append([]string{nameIPVS}, defaultContenders...) }
+func contenderNames() []string { return append([]string{nameIPVS, nameQueue}, defaultContenders...) }
 
 // startTimeout bounds the start of a contender.
 const startTimeout = 30 * time.Second
@@ -35,30 +37,43 @@ const startTimeout = 30 * time.Second
 // contender is what balances. start returns when it does.
 type contender struct {
 	name  string
-	start func(ctx context.Context, t netnstest.TB) (*running, error)
+	start func(ctx context.Context, t netnstest.TB, r *rig.Rig) (*running, error)
 	// to replaces the virtual service as the load's destination.
 	to func(port uint16) netip.AddrPort
 }
 
-// running is a contender that was started: how to take it away, and what it has
-// written.
+// running is a contender that was started.
 type running struct {
+	// signal sends a signal to its program, if it has one.
+	signal func(syscall.Signal) error
+	// stop takes it away.
 	stop func() error
-	log  func() string
+	// log is what it has written.
+	log func() string
 }
 
-func silent() string { return "" }
+// rest stops the program for the turns of the others, which would pay for what
+// it does then. wake lets it go on.
+func (r *running) rest() error { return r.signal(syscall.SIGSTOP) }
+func (r *running) wake() error { return r.signal(syscall.SIGCONT) }
+
+// noProgram is a contender without a program.
+func noProgram() *running {
+	return &running{func(syscall.Signal) error { return nil }, func() error { return nil }, func() string { return "" }}
+}
 
 func (t *trial) contender(name string) contender {
 	c := contender{name: name, to: vip}
 	switch name {
 	case nameRouting:
-		c.start = func(context.Context, netnstest.TB) (*running, error) {
-			return &running{stop: func() error { return nil }, log: silent}, nil
+		c.start = func(context.Context, netnstest.TB, *rig.Rig) (*running, error) {
+			return noProgram(), nil
 		}
 		c.to = func(port uint16) netip.AddrPort { return netip.AddrPortFrom(rig.Server(0), port) }
 	case nameLimit:
-		c.start = t.startLimit
+		c.start = startLimit
+	case nameQueue:
+		c.start = startQueue
 	case nameLBD:
 		c.start = t.startLBD("userspace")
 	case nameIPVS:
@@ -71,40 +86,36 @@ func (t *trial) contender(name string) contender {
 	return c
 }
 
-// nft applies a ruleset in the balancer's namespace.
-func (t *trial) nft(ctx context.Context, rules string) error {
+// nft applies a ruleset in the balancer's namespace, with which it goes.
+func nft(ctx context.Context, r *rig.Rig, rules string) error {
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
-	if _, err := t.rig.Balancer.Run(cmd); err != nil {
+	if _, err := r.Balancer.Run(cmd); err != nil {
 		return fmt.Errorf("nft: %w", err)
 	}
 	return nil
 }
 
-func (t *trial) startLimit(ctx context.Context, _ netnstest.TB) (*running, error) {
-	if err := t.nft(ctx, limitRules()); err != nil {
-		return nil, err
-	}
-	stop := func() error { return t.nft(ctx, "delete table ip "+limitTable) }
-	return &running{stop, silent}, nil
+func startLimit(ctx context.Context, _ netnstest.TB, r *rig.Rig) (*running, error) {
+	return noProgram(), nft(ctx, r, limitRules())
 }
 
 // startProxy starts a proxy in the foreground and waits for its ports.
-func (t *trial) startProxy(config func(dir string) string, name string, args ...string) func(context.Context, netnstest.TB) (*running, error) {
-	return func(ctx context.Context, tb netnstest.TB) (*running, error) {
+func (t *trial) startProxy(config func(dir string) string, name string, args ...string) func(context.Context, netnstest.TB, *rig.Rig) (*running, error) {
+	return func(ctx context.Context, tb netnstest.TB, r *rig.Rig) (*running, error) {
 		ctx, cancel := context.WithTimeout(ctx, startTimeout)
 		defer cancel()
 		file := filepath.Join(t.dir, name+".conf")
 		if err := os.WriteFile(file, []byte(config(t.dir)), 0o600); err != nil {
 			return nil, err
 		}
-		p, err := rig.StartProcess(tb, t.rig.Balancer, name, append(args, file)...)
+		p, err := rig.StartProcess(tb, r.Balancer, name, append(args, file)...)
 		if err != nil {
 			return nil, err
 		}
 		err = p.Await(ctx, func() error {
 			for _, port := range rig.Ports() {
-				c, err := t.rig.Client.DialContext(ctx, "tcp", vip(port).String())
+				c, err := r.Client.DialContext(ctx, "tcp", vip(port).String())
 				if err != nil {
 					return err
 				}
@@ -112,6 +123,6 @@ func (t *trial) startProxy(config func(dir string) string, name string, args ...
 			}
 			return nil
 		})
-		return &running{p.Stop, p.Output}, err
+		return &running{p.Signal, p.Stop, p.Output}, err
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/lbd-project/lbd/internal/bench/rig"
 	"github.com/lbd-project/lbd/internal/e2e"
@@ -12,8 +13,8 @@ import (
 )
 
 // startLBD starts the lbd program with an engine.
-func (t *trial) startLBD(engine string) func(context.Context, netnstest.TB) (*running, error) {
-	return func(_ context.Context, tb netnstest.TB) (*running, error) {
+func (t *trial) startLBD(engine string) func(context.Context, netnstest.TB, *rig.Rig) (*running, error) {
+	return func(_ context.Context, tb netnstest.TB, r *rig.Rig) (*running, error) {
 		dir, err := os.MkdirTemp(t.dir, "lbd-")
 		if err != nil {
 			return nil, err
@@ -26,10 +27,10 @@ func (t *trial) startLBD(engine string) func(context.Context, netnstest.TB) (*ru
 		if err := os.WriteFile(file, []byte(c.Config()), 0o600); err != nil {
 			return nil, err
 		}
-		lbd := e2e.NewLBD(tb, t.rig.Balancer, filepath.Join(t.bin, "lbd"), file, dir)
+		lbd := e2e.NewLBD(tb, r.Balancer, filepath.Join(t.bin, "lbd"), file, dir)
 		if err := lbd.Start(); err != nil {
 			return nil, fmt.Errorf("start lbd: %w", err)
 		}
-		return &running{lbd.Stop, lbd.Log}, nil
+		return &running{func(s syscall.Signal) error { return lbd.Signal(s) }, lbd.Stop, lbd.Log}, nil
 	}
 }

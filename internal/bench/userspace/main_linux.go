@@ -4,10 +4,10 @@
 //
 //	userspace [-rounds N] [-time DURATION] [-contenders LIST] [-metrics LIST] [-bin FOLDER]
 //
-// The network is a client, a balancer and three real servers (internal/bench/rig)
-// and the same for all, as are the sysctls. One contender at a time is started,
-// warmed up, measured and taken away, so that none pays for what another left.
-// In each round, for each metric, all take turns; each round begins with another.
+// Each contender has a client, a balancer and three real servers of its own
+// (internal/bench/rig), with the same sysctls. All are started in the beginning
+// and are measured in short turns, in each of which the other programs rest. A
+// round is some turns of each; the next one begins with another contender.
 //
 // What is measured, a ratio being the median of the rounds' ratios:
 //
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func parseFlags(args []string, stderr io.Writer) (o options, status int) {
 	fs := new(flag.FlagSet)
 	fs.IntVar(&o.rounds, "rounds", 7, "`number` of rounds")
-	fs.DurationVar(&o.time, "time", 2*time.Second, "measured `time` of each contender, metric and round")
+	fs.DurationVar(&o.time, "time", 2*time.Second, "measured `time` of each contender, metric and round, in short turns")
 	contenders := fs.String("contenders", strings.Join(defaultContenders, ","),
 		"`list` of "+strings.Join(contenderNames(), ", "))
 	metrics := fs.String("metrics", strings.Join(metricNames(), ","), "`list` of what to measure")

@@ -14,8 +14,6 @@ type metric struct {
 	load    rig.Load
 	port    uint16
 	figures []figure
-	// turns is how often each contender is measured in a round.
-	turns int
 	// spread asks that every real server answers a fair part of the requests.
 	spread bool
 }
@@ -36,36 +34,49 @@ const (
 
 // The tuples of the client. Conntrack remembers each for two minutes after its
 // end, and replaces it when the tuple comes back. With as few as these they come
-// back within the warm-up, so that of each connection the end is measured, too,
-// and not only the begin.
+// back soon, so that of each connection the end is measured, too, and not only
+// the begin.
 const (
 	sources     = 1
 	sourcePorts = 16384
 )
 
-func metrics(window time.Duration) []metric {
-	// How fast a machine copies changes from second to second more than the
-	// contenders differ: many short turns see the same of that.
-	const bulkTurns = 3
-	bulk := window / 2
-	load := func(kind rig.Kind, connections, threads int, window time.Duration) rig.Load {
-		return rig.Load{
-			Kind: kind, Connections: connections, Threads: threads,
-			WarmUp: window / 4, Time: window, Sources: sources, Ports: sourcePorts,
-		}
+// The connections of the requests, and the client's threads for them.
+const (
+	parallel = 64
+	threads  = 2
+)
+
+// turns is how often each contender is measured in a round. How fast a machine
+// is changes from second to second more than the contenders differ: many short
+// turns see the same of that.
+const turns = 8
+
+func request(connections, threads int) rig.Load {
+	return rig.Load{Kind: rig.Requests, Connections: connections, Threads: threads, Sources: sources, Ports: sourcePorts}
+}
+
+func metrics(round time.Duration) []metric {
+	load := func(l rig.Load) rig.Load {
+		l.Time = round / turns
+		l.WarmUp = l.Time / 4
+		return l
+	}
+	bulk := func(kind rig.Kind) rig.Load {
+		return load(rig.Load{Kind: kind, Connections: servers, Threads: 1, Sources: sources, Ports: sourcePorts})
 	}
 	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	gbit := func(o *rig.Outcome) float64 { return o.BitRate() / 1e9 }
 	return []metric{
-		{"requests", load(rig.Requests, 64, 2, window), rig.AnswerPort, []figure{
+		{"requests", load(request(parallel, threads)), rig.AnswerPort, []figure{
 			{figureRate, "/s", (*rig.Outcome).Rate},
 			{figureCPU, "us", func(o *rig.Outcome) float64 { return us(o.CPU()) }},
-		}, 1, true},
-		{"latency", load(rig.Requests, 1, 1, window), rig.AnswerPort, []figure{
+		}, true},
+		{"latency", load(request(1, 1)), rig.AnswerPort, []figure{
 			{figureP50, "us", func(o *rig.Outcome) float64 { return us(o.P50) }},
-		}, 1, false},
-		{"down", load(rig.Down, servers, 1, bulk), rig.SourcePort, []figure{{figureDown, "Gb/s", gbit}}, bulkTurns, false},
-		{"up", load(rig.Up, servers, 1, bulk), rig.DiscardPort, []figure{{figureUp, "Gb/s", gbit}}, bulkTurns, false},
+		}, false},
+		{"down", bulk(rig.Down), rig.SourcePort, []figure{{figureDown, "Gb/s", gbit}}, false},
+		{"up", bulk(rig.Up), rig.DiscardPort, []figure{{figureUp, "Gb/s", gbit}}, false},
 	}
 }
 

@@ -23,6 +23,8 @@ var bars = []struct {
 	{"bulk_up_vs_limit", figureUp, nameLimit, bench.AtLeast(0.96)},
 	{"cpu_vs_limit", figureCPU, nameLimit, bench.AtMost(1.1)},
 	{"p50_vs_haproxy", figureP50, nameHAProxy, bench.AtMost(1)},
+	{"cps_vs_queue", figureRate, nameQueue, bench.Bar{}},
+	{"cpu_vs_queue", figureCPU, nameQueue, bench.Bar{}},
 	{"cps_vs_ipvs", figureRate, nameIPVS, bench.Bar{}},
 	{"cpu_vs_ipvs", figureCPU, nameIPVS, bench.Bar{}},
 	{"p50_vs_ipvs", figureP50, nameIPVS, bench.Bar{}},

@@ -9,20 +9,28 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/lbd-project/lbd/internal/bench"
 	"github.com/lbd-project/lbd/internal/bench/rig"
 	"github.com/lbd-project/lbd/internal/e2e"
+	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
 // trial is a run of the benchmark.
 type trial struct {
 	options
 	out     io.Writer
-	rig     *rig.Rig
 	dir     string
+	sites   []*site
 	samples bench.Samples
+}
+
+// site is a contender at work on a network of its own.
+type site struct {
+	contender
+	rig *rig.Rig
+	*running
 }
 
 // play measures all.
@@ -31,119 +39,119 @@ func (t *trial) play(ctx context.Context, h *e2e.Host) (err error) {
 		return err
 	}
 	h.Cleanup(func() { os.RemoveAll(t.dir) })
-	t.rig = rig.New(h, rig.ProgramsIn(t.bin), servers)
-	for i := range servers {
-		if err := t.rig.Serve(ctx, i, rig.Work{Workers: 1}); err != nil {
-			return err
+	fmt.Fprintf(t.out, "%d rounds of %v each, Linux %s, %d processors\n", t.rounds, t.time, release(), runtime.NumCPU())
+	loadModules()
+	for _, name := range t.contenders {
+		if err := t.open(ctx, h, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if err := t.conntrack(); err != nil {
-		return err
-	}
-	fmt.Fprintf(t.out, "%d rounds of %v each, Linux %s, %d processors\n", t.rounds, t.time, release(), runtime.NumCPU())
 	for round := range t.rounds {
-		if err := t.round(ctx, round); err != nil {
-			return fmt.Errorf("round %d: %w", round+1, err)
+		for _, m := range metrics(t.time) {
+			if !slices.Contains(t.metrics, m.name) {
+				continue
+			}
+			if err := t.round(ctx, m, round); err != nil {
+				return fmt.Errorf("round %d, %s: %w", round+1, m.name, err)
+			}
+		}
+	}
+	for _, s := range t.sites {
+		if err := errors.Join(s.wake(), s.stop()); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	return nil
 }
 
-var modules = []string{
-	"nf_conntrack", "nf_conntrack_netlink", "nfnetlink_queue", "nfnetlink_cttimeout", "nf_tables", "nf_nat",
-	"nft_ct", "nft_chain_nat", "nft_nat", "nft_numgen", "nft_queue", "nft_compat", "nft_reject_ipv4",
-	"nft_dup_ipv4", "xt_NFQUEUE",
+// open builds the network of a contender, starts it, and has every tuple used
+// once: the tuples of what is measured then are all known to conntrack, as on a
+// balancer that has run for a while.
+func (t *trial) open(ctx context.Context, h *e2e.Host, name string) error {
+	s := &site{contender: t.contender(name), rig: rig.New(h, rig.ProgramsIn(t.bin), servers)}
+	for i := range servers {
+		if err := s.rig.Serve(ctx, i, rig.Work{Workers: 1}); err != nil {
+			return err
+		}
+	}
+	commonSysctls(s.rig.Balancer)
+	var err error
+	if s.running, err = s.start(ctx, h, s.rig); err != nil {
+		return err
+	}
+	t.sites = append(t.sites, s)
+	load := request(parallel, threads)
+	load.Count, load.Time, load.To = sources*sourcePorts, time.Second, s.to(rig.AnswerPort)
+	if _, err := s.rig.Run(ctx, load); err != nil {
+		return fmt.Errorf("%w\n%s", err, s.log())
+	}
+	return s.rest()
 }
 
-// conntrack sets what all contenders have in common. Accounting, which lbd
+// loadModules loads what lbd's rules use, where it is a module: one by one,
+// emulation takes half a minute for them. Those that are no modules here, or are
+// absent, do not matter.
+func loadModules() {
+	for _, module := range []string{
+		"nf_conntrack", "nf_conntrack_netlink", "nfnetlink_queue", "nfnetlink_cttimeout", "nf_tables", "nf_nat",
+		"nft_ct", "nft_chain_nat", "nft_nat", "nft_numgen", "nft_queue", "nft_compat", "nft_reject_ipv4",
+		"nft_dup_ipv4", "xt_NFQUEUE",
+	} {
+		exec.Command("modprobe", module).Run()
+	}
+}
+
+// commonSysctls sets what all contenders have in common. Accounting, which lbd
 // needs, costs the others the same. Events are made of none but the connections
 // that rules choose, as lbd's do: by default the kernel makes some of each
 // connection as soon as a program in any network namespace listens to events,
 // and the limit would pay for that program.
-func (t *trial) conntrack() error {
-	return e2e.WithHost(func(h *e2e.Host) error {
-		// Where conntrack is a module, the settings are there once it is loaded. The
-		// others are what lbd's rules use: one by one, emulation takes half a minute
-		// to load them. Those that are no modules here, or are absent, do not matter.
-		for _, module := range modules {
-			exec.Command("modprobe", module).Run()
-		}
-		t.rig.Balancer.SetSysctl("net.netfilter.nf_conntrack_acct", "1")
-		t.rig.Balancer.SetSysctl("net.netfilter.nf_conntrack_events", "0")
-		return nil
-	})
+func commonSysctls(balancer *netnstest.NS) {
+	balancer.SetSysctl("net.netfilter.nf_conntrack_acct", "1")
+	balancer.SetSysctl("net.netfilter.nf_conntrack_events", "0")
 }
 
-// round lets the contenders take turns, a metric after the other. Another one
-// begins in each round: what follows what must not matter.
-func (t *trial) round(ctx context.Context, round int) error {
-	for _, m := range metrics(t.time) {
-		if !slices.Contains(t.metrics, m.name) {
-			continue
-		}
-		for turn := range m.turns {
-			fmt.Fprintf(t.out, "round %d %s:", round+1, m.name)
-			if err := t.turn(ctx, m, round+turn); err != nil {
-				return err
+// round measures each contender in short turns, and adds what its turns make
+// together. Another one begins each time: what follows what must not matter.
+func (t *trial) round(ctx context.Context, m metric, round int) error {
+	outcomes := make([]rig.Outcome, len(t.sites))
+	for turn := range turns {
+		for i := range t.sites {
+			i = (round + turn + i) % len(t.sites)
+			s := t.sites[i]
+			if err := s.turn(ctx, m, &outcomes[i]); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
 	}
+	fmt.Fprintf(t.out, "round %d %s:", round+1, m.name)
+	for i, s := range t.sites {
+		if s.name != nameRouting {
+			if err := m.check(&outcomes[i]); err != nil {
+				return fmt.Errorf("%s: %w\n%s", s.name, err, s.log())
+			}
+		}
+		fmt.Fprintf(t.out, "  %s", s.name)
+		for _, f := range m.figures {
+			v := f.of(&outcomes[i])
+			t.samples.Add(f.name, s.name, v)
+			fmt.Fprintf(t.out, " %s %s", number(v), f.unit)
+		}
+	}
+	fmt.Fprintln(t.out)
 	return nil
 }
 
-// turn measures each contender once, beginning with the first-th.
-func (t *trial) turn(ctx context.Context, m metric, first int) error {
-	defer fmt.Fprintln(t.out)
-	for i := range t.contenders {
-		name := t.contenders[(first+i)%len(t.contenders)]
-		if err := t.measure(ctx, t.contender(name), m); err != nil {
-			return fmt.Errorf("%s, %s: %w", name, m.name, err)
-		}
-		fmt.Fprintf(t.out, "  %s", name)
-		for _, f := range m.figures {
-			fmt.Fprintf(t.out, " %s %s", number(t.samples.Last(f.name, name)), f.unit)
-		}
+// turn measures a contender once; the others rest.
+func (s *site) turn(ctx context.Context, m metric, sum *rig.Outcome) error {
+	if err := s.wake(); err != nil {
+		return err
 	}
-	return nil
-}
-
-// measure starts a contender, measures it and takes it away.
-func (t *trial) measure(ctx context.Context, c contender, m metric) error {
-	return e2e.WithHost(func(h *e2e.Host) error {
-		r, err := c.start(ctx, h)
-		if err != nil {
-			return err
-		}
-		m.load.To = c.to(m.port)
-		o, err := t.rig.Run(ctx, m.load)
-		if err == nil && c.name != nameRouting {
-			err = m.check(o)
-		}
-		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, r.log())
-		}
-		if err := errors.Join(err, r.stop(), t.clean(ctx)); err != nil {
-			return err
-		}
-		for _, f := range m.figures {
-			t.samples.Add(f.name, c.name, f.of(o))
-		}
-		return nil
-	})
-}
-
-// clean forgets the connections of a contender that has ended, and sees that it
-// left no rules: the next one would pay for them.
-func (t *trial) clean(ctx context.Context) error {
-	if _, err := t.rig.Balancer.Run(exec.CommandContext(ctx, "conntrack", "-F")); err != nil {
-		return fmt.Errorf("conntrack -F: %w", err)
-	}
-	rules, err := t.rig.Balancer.Run(exec.CommandContext(ctx, "nft", "list", "ruleset"))
+	m.load.To = s.to(m.port)
+	o, err := s.rig.Run(ctx, m.load)
 	if err != nil {
-		return fmt.Errorf("nft list ruleset: %w", err)
+		return fmt.Errorf("%w\n%s", err, s.log())
 	}
-	if strings.TrimSpace(rules) != "" {
-		return fmt.Errorf("rules are left:\n%s", rules)
-	}
-	return nil
+	sum.Add(o)
+	return s.rest()
 }

@@ -39,7 +39,7 @@ func TestParseFlags(t *testing.T) {
 // was not measured is not reported.
 func TestResults(t *testing.T) {
 	tr := &trial{options: options{time: time.Second, contenders: contenderNames(), metrics: metricNames()}, out: new(bytes.Buffer)}
-	of := map[string]float64{nameRouting: 1, nameLimit: 2, nameLBD: 10, nameHAProxy: 4, nameNginx: 5, nameIPVS: 20}
+	of := map[string]float64{nameRouting: 1, nameLimit: 2, nameLBD: 10, nameHAProxy: 4, nameNginx: 5, nameQueue: 8, nameIPVS: 20}
 	for name, v := range of {
 		for i, figure := range []string{figureRate, figureCPU, figureP50, figureDown, figureUp} {
 			tr.samples.Add(figure, name, v*float64(i+1))
@@ -50,7 +50,7 @@ func TestResults(t *testing.T) {
 		fmt.Fprintf(&got, "%s %g\n", r.Name, r.Value)
 	}
 	want := "cps_vs_limit 5\ncps_vs_haproxy 2.5\ncps_vs_nginx 2\nbulk_down_vs_limit 5\nbulk_up_vs_limit 5\n" +
-		"cpu_vs_limit 5\np50_vs_haproxy 2.5\ncps_vs_ipvs 0.5\ncpu_vs_ipvs 0.5\np50_vs_ipvs 0.5\n"
+		"cpu_vs_limit 5\np50_vs_haproxy 2.5\ncps_vs_queue 1.25\ncpu_vs_queue 1.25\ncps_vs_ipvs 0.5\ncpu_vs_ipvs 0.5\np50_vs_ipvs 0.5\n"
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("all (-want +got)\n%s", diff)
 	}
@@ -89,7 +89,7 @@ func TestNetnsLimit(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d\n%s%s", status, &out, &errOut)
 	}
-	for _, want := range []string{"round 2 requests:  limit ", "round 2 up:  limit ", "\nlimit ", "\nrouting "} {
+	for _, want := range []string{"round 2 requests:  routing ", "round 2 up:  routing ", "\nlimit ", "\nrouting "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in\n%s", want, &out)
 		}
@@ -102,34 +102,18 @@ func TestNetnsLBD(t *testing.T) {
 	dir := t.TempDir()
 	rig.Build(t.Context(), t, "../load", dir)
 	rig.BuildLBD(t.Context(), t, dir)
-	o := options{rounds: 1, time: 100 * time.Millisecond, contenders: []string{nameLBD, nameLimit}, metrics: metricNames(), bin: dir}
+	o := options{rounds: 1, time: 100 * time.Millisecond, contenders: []string{nameLBD, nameLimit, nameQueue}, metrics: metricNames(), bin: dir}
 	tr := &trial{options: o, out: new(bytes.Buffer)}
 	if err := e2e.WithHost(func(h *e2e.Host) error { return tr.play(t.Context(), h) }); err != nil {
 		t.Fatal(err)
 	}
 	results := tr.results()
-	if len(results) != 4 {
-		t.Errorf("want 4 results in units of the limit, got %+v", results)
+	if len(results) != 6 {
+		t.Errorf("want 4 results in units of the limit and 2 in those of the queue, got %+v", results)
 	}
 	for _, r := range results {
 		if !(r.Value > 0) {
 			t.Errorf("%s: want more than 0, got %g", r.Name, r.Value)
 		}
-	}
-}
-
-// TestNetnsCleanFindsRules sees that rules which a contender leaves are an
-// error.
-func TestNetnsCleanFindsRules(t *testing.T) {
-	netnstest.Require(t, "netns")
-	tr := &trial{rig: rig.New(t, rig.Programs{}, servers)}
-	if err := tr.clean(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.nft(t.Context(), limitRules()); err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.clean(t.Context()); err == nil || !strings.Contains(err.Error(), limitTable) {
-		t.Errorf("want an error that shows the rules, got %v", err)
 	}
 }
