@@ -28,7 +28,7 @@ func (f *EngineFile) Load() ([]byte, error) {
 	case !ok:
 		return nil, f.store.moveAside(engineName, errors.New("no boot ID"))
 	case string(bootID) != f.store.bootID:
-		f.store.log.Info("memory of an earlier boot is ignored", "file", f.store.path(engineName))
+		f.store.log.Info("memory of an earlier boot is ignored", "file", f.store.dir.Path(engineName))
 		return nil, nil
 	}
 	return data, nil
@@ -44,5 +44,5 @@ func (f *EngineFile) Save(data []byte) error {
 		}
 		return err
 	}
-	return f.store.write(engineName, []byte(f.store.bootID+"\n"), data)
+	return f.store.dir.Replace(engineName, []byte(f.store.bootID+"\n"), data)
 }

@@ -1,19 +1,16 @@
-package memory
+package files
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 )
 
-const lockName = "lbd.lock"
-
-// LockedError says that another process has the store.
+// LockedError says that another process has the lock.
 type LockedError struct {
 	// Path is the lock file's.
 	Path string
@@ -29,15 +26,16 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another lbd runs here: process %d holds %s", e.PID, e.Path)
 }
 
-// lock takes the lock of a directory and writes this process's ID into it. The
-// kernel drops the lock with the process. The file stays: removing it would let
-// two processes lock two files of one name.
-func lock(dir *os.Root) (*os.File, error) {
-	path := filepath.Join(dir.Name(), lockName)
-	if info, err := dir.Lstat(lockName); err == nil && !info.Mode().IsRegular() {
+// Lock takes a lock, which is a file in the directory, and writes this process's
+// ID into it. The kernel drops the lock with the process, or when the file is
+// closed. The file stays: removing it would let two processes lock two files of
+// one name. The error is a *LockedError if another process has it.
+func (d *Dir) Lock(name string) (*os.File, error) {
+	path := d.Path(name)
+	if info, err := d.root.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("lock: %s is not a regular file", path)
 	}
-	f, err := dir.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
