@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +30,63 @@ func Open(fd int) (*NS, error) {
 		return nil, fmt.Errorf("network namespace: %w", err)
 	}
 	return &NS{os.NewFile(uintptr(dup), "netns")}, nil
+}
+
+// OpenName returns the namespace with a name or path, as File does.
+func OpenName(nameOrPath string) (*NS, error) {
+	f, err := File(nameOrPath)
+	if err != nil {
+		return nil, err
+	}
+	return &NS{f}, nil
+}
+
+// namedDir is where ip-netns(8) keeps named namespaces.
+const namedDir = "/run/netns"
+
+// File opens a network namespace by its name, as ip-netns(8) knows it, or by an
+// absolute path. The empty string is the namespace that the calling thread is
+// in. errors.Is(err, fs.ErrNotExist) tells that there is none.
+func File(nameOrPath string) (*os.File, error) {
+	path := nameOrPath
+	switch {
+	case path == "":
+		// Not /proc/self: that is the main thread's.
+		path = "/proc/thread-self/ns/net"
+	case path == "." || path == "..":
+		return nil, fmt.Errorf("network namespace %q: not a name", nameOrPath)
+	case !strings.Contains(path, "/"):
+		path = filepath.Join(namedDir, path)
+	case !filepath.IsAbs(path):
+		return nil, fmt.Errorf("network namespace %q: neither a name nor an absolute path", nameOrPath)
+	}
+	// O_NONBLOCK: whatever the path is, opening it must not hang.
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace: %w", err)
+	}
+	if !isNamespace(file) {
+		file.Close()
+		return nil, fmt.Errorf("%s: not a network namespace", path)
+	}
+	return file, nil
+}
+
+// isNamespace tells a network namespace from any other file: a name whose
+// namespace is gone is an ordinary empty file.
+func isNamespace(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	is := false
+	err = raw.Control(func(fd uintptr) {
+		// Linux before 4.11 has no such request, but answers it like other
+		// files do; setns would refuse later.
+		kind, err := unix.IoctlRetInt(int(fd), unix.NS_GET_NSTYPE)
+		is = err == nil && kind == unix.CLONE_NEWNET
+	})
+	return err == nil && is
 }
 
 // Close closes the descriptor. What was opened in the namespace stays there.

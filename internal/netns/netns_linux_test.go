@@ -2,6 +2,8 @@ package netns
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"testing"
@@ -67,5 +69,27 @@ func TestNetnsFresh(t *testing.T) {
 	}
 	if inside == home || name(t) != home {
 		t.Errorf("from %s in %s, then %s", home, inside, name(t))
+	}
+}
+
+// TestNetnsOpenName enters a namespace by its path. The sysnet package tests what
+// is refused.
+func TestNetnsOpenName(t *testing.T) {
+	netnstest.Require(t, "netns")
+	other := netnstest.New(t)
+	ns, err := OpenName(fmt.Sprintf("/proc/self/fd/%d", other.FD()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	home, inside := name(t), ""
+	if err := ns.Do(func() error { inside = name(t); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if inside == home {
+		t.Errorf("want to be in another namespace than %s", home)
+	}
+	if _, err := OpenName("/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("want not found, got %v", err)
 	}
 }

@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// namedDir is where ip-netns(8) keeps named namespaces.
-const namedDir = "/run/netns"
+	"github.com/lbd-project/lbd/internal/netns"
+)
 
 // Namespace is a network namespace, kept alive by an open descriptor. Its
 // methods are safe for concurrent use.
@@ -27,43 +24,11 @@ type Namespace struct {
 // or by an absolute path. The empty string is the namespace that the process
 // runs in. errors.Is(err, fs.ErrNotExist) tells that there is none.
 func OpenNamespace(nameOrPath string) (*Namespace, error) {
-	path := nameOrPath
-	switch {
-	case path == "":
-		// Not /proc/self: that is the main thread's.
-		path = "/proc/thread-self/ns/net"
-	case path == "." || path == "..":
-		return nil, fmt.Errorf("network namespace %q: not a name", nameOrPath)
-	case !strings.Contains(path, "/"):
-		path = filepath.Join(namedDir, path)
-	case !filepath.IsAbs(path):
-		return nil, fmt.Errorf("network namespace %q: neither a name nor an absolute path", nameOrPath)
-	}
-	// O_NONBLOCK: whatever the path is, opening it must not hang.
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	file, err := netns.File(nameOrPath)
 	if err != nil {
-		return nil, fmt.Errorf("open network namespace: %w", err)
+		return nil, err
 	}
-	n := &Namespace{name: nameOrPath, file: file}
-	if err := n.check(); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return n, nil
-}
-
-// check tells a network namespace from any other file: a name whose namespace is
-// gone is an ordinary empty file.
-func (n *Namespace) check() error {
-	return n.control(func(fd int) error {
-		kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE)
-		// Linux before 4.11 has no such request, but answers it like other
-		// files do; setns would refuse later.
-		if err != nil || kind != unix.CLONE_NEWNET {
-			return errors.New("not a network namespace")
-		}
-		return nil
-	})
+	return &Namespace{name: nameOrPath, file: file}, nil
 }
 
 // control calls fn with the descriptor, which stays open for that long, or
