@@ -28,6 +28,9 @@ type Env struct {
 	// Enter runs create, which makes sockets, in the network namespace of the
 	// probes, and returns its error; nil means that lbd's own namespace is it.
 	Enter func(create func() error) error
+	// gate bounds how many sockets are made at once in another namespace, as
+	// each takes a thread; nil does not.
+	gate chan struct{}
 }
 
 // Method is a kind of probe with its options, such as TCP{}.

@@ -21,25 +21,25 @@ var ErrLocal = errors.New("fault of this host")
 // 10 s (a closed connection would take 120 s) and may forget it at once when its
 // table is full, because the connection was never assured. A target that drops
 // the SYN because its accept queue is full fails the check.
-type TCP struct{}
+type TCP struct {
+	Via Via
+}
 
-// Key returns "tcp".
-func (TCP) Key() string { return "tcp" }
+// Key returns "tcp" and the Key of Via.
+func (t TCP) Key() string { return "tcp" + t.Via.Key() }
 
-// NewChecker returns a checker of target, which needs a unicast address without
-// a zone, and a port. It returns an error on systems other than Linux.
-func (TCP) NewChecker(target netip.AddrPort, env Env) (Checker, error) {
+// NewChecker returns a checker of target, which needs a port and an address that
+// Via accepts. It returns an error on systems other than Linux.
+func (t TCP) NewChecker(target netip.AddrPort, env Env) (Checker, error) {
 	addr := target.Addr().Unmap()
-	switch {
-	case !addr.IsValid():
+	if !addr.IsValid() {
 		return nil, errors.New("tcp check without an address")
-	case addr.IsUnspecified() || addr.IsMulticast() || addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		// Linux takes the unspecified address for the host itself.
-		return nil, fmt.Errorf("tcp check of %v: not the address of a host", addr)
-	case addr.Zone() != "":
-		return nil, fmt.Errorf("tcp check of %v: an address with a zone is not supported", addr)
-	case target.Port() == 0:
+	}
+	if err := t.Via.Validate(addr); err != nil {
+		return nil, fmt.Errorf("tcp check of %v: %w", addr, err)
+	}
+	if target.Port() == 0 {
 		return nil, fmt.Errorf("tcp check of %v: no port", addr)
 	}
-	return newTCPChecker(netip.AddrPortFrom(addr, target.Port()), env)
+	return newTCPChecker(t.Via, netip.AddrPortFrom(addr, target.Port()), env)
 }

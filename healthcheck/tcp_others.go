@@ -2,12 +2,8 @@
 
 package healthcheck
 
-import (
-	"fmt"
-	"net/netip"
-	"runtime"
-)
+import "net/netip"
 
-func newTCPChecker(netip.AddrPort, Env) (Checker, error) {
-	return nil, fmt.Errorf("tcp check: not supported on %s/%s", runtime.GOOS, runtime.GOARCH)
+func newTCPChecker(Via, netip.AddrPort, Env) (Checker, error) {
+	return nil, errSystem
 }
