@@ -21,6 +21,11 @@ type Result struct {
 	Latency time.Duration
 	// Detail is a short text for people, such as "connected".
 	Detail string
+	// Advice is what the target says of itself.
+	Advice Advice
+	// Warning is about something that is going to fail, such as "certificate
+	// expires in 5 days"; empty for nothing.
+	Warning string
 }
 
 // Env is what a checker needs of its host.
@@ -47,16 +52,34 @@ type Timing struct {
 	// Interval is the time between the starts of two probes, at least 1 ms. A
 	// Monitor takes up to a tenth off at random.
 	Interval time.Duration
-	// Timeout is the deadline of one probe, greater than 0, at most Interval.
+	// Fast takes the place of Interval while the last result disagrees with the
+	// state: on the way down or up. At least 1 ms, at most Interval, 0 for
+	// Interval.
+	Fast time.Duration
+	// Down takes the place of Interval while the probe is Down and fails. At
+	// least 1 ms, 0 for Interval.
+	Down time.Duration
+	// Timeout is the deadline of one probe, greater than 0, at most the shortest
+	// of Interval, Fast and Down.
 	Timeout time.Duration
 	// Rise and Fall are how many results in a row change the state, at least 1.
 	Rise, Fall int
+	// Start is the state before the first result. Pending, the zero value,
+	// counts as up and is decided by the first result alone; Up and Down hold
+	// until Fall failures or Rise successes. A state that was found before, see
+	// Monitor.Set, beats it.
+	Start State
 }
 
 // Probe is one probe on a schedule.
 type Probe struct {
 	Method Method
 	Target netip.AddrPort
+	// Advisory probes are of an agent that speaks for the target: their failures
+	// say nothing of it. Such a probe is never Down but Up from its first
+	// answer on, keeps the last words of each kind, and knows no Fast and Down
+	// interval.
+	Advisory bool
 	Timing
 }
 
@@ -75,14 +98,29 @@ func (p Probe) Key() string {
 	b = strconv.AppendInt(b, int64(p.Rise), 10)
 	b = append(b, " fall="...)
 	b = strconv.AppendInt(b, int64(p.Fall), 10)
+	if p.Fast != 0 {
+		b = append(b, " fast="...)
+		b = append(b, p.Fast.String()...)
+	}
+	if p.Timing.Down != 0 {
+		b = append(b, " down="...)
+		b = append(b, p.Timing.Down.String()...)
+	}
+	if p.Start != Pending {
+		b = append(b, " start="...)
+		b = append(b, p.Start.String()...)
+	}
+	if p.Advisory {
+		b = append(b, " advisory"...)
+	}
 	return string(b)
 }
 
 // State is what a Monitor holds of a probe.
 type State uint8
 
-// The states. A probe is Pending until its first result, which decides alone;
-// later results change the state by rise and fall.
+// The states. A probe that starts Pending is so until its first result, which
+// decides alone; later results change the state by rise and fall.
 const (
 	Pending State = iota
 	Up
@@ -100,16 +138,23 @@ type Status struct {
 	Last     Result
 	LastErr  error
 	LastTime time.Time
+	// Advice is what the target says of itself: of an Advisory probe, the last
+	// word of each kind; of others, what the last result brought, nothing after a
+	// failure.
+	Advice Advice
+	// Warning is that of the last result which was healthy or had one.
+	Warning string
 	// Streak counts results in a row that agree with the last.
 	Streak int
-	// Checks and Failures count results since the probe was added.
+	// Checks and Failures count results since the probe was added. While Checks
+	// is 0, State is only what the probe starts with.
 	Checks, Failures uint64
 	// Generation numbers the Monitor.Set that added the probe, from 1. A Change
 	// of another generation than the Monitor's Status of its key is stale.
 	Generation uint64
 }
 
-// Change is a state change of a probe.
+// Change is a change of the State, Advice or Warning of a probe.
 type Change struct {
 	// Key is the probe's.
 	Key string

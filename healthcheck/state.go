@@ -37,8 +37,20 @@ func (t Timing) check() error {
 		return fmt.Errorf("interval %v is less than %v", t.Interval, slack)
 	case t.Timeout <= 0:
 		return fmt.Errorf("timeout %v is not greater than 0", t.Timeout)
+	case t.Fast != 0 && t.Fast < slack:
+		return fmt.Errorf("fast interval %v is less than %v", t.Fast, slack)
+	case t.Fast > t.Interval:
+		return fmt.Errorf("fast interval %v is greater than the interval %v", t.Fast, t.Interval)
+	case t.Down != 0 && t.Down < slack:
+		return fmt.Errorf("down interval %v is less than %v", t.Down, slack)
 	case t.Timeout > t.Interval:
 		return fmt.Errorf("timeout %v is greater than the interval %v", t.Timeout, t.Interval)
+	case t.Fast != 0 && t.Timeout > t.Fast:
+		return fmt.Errorf("timeout %v is greater than the fast interval %v", t.Timeout, t.Fast)
+	case t.Down != 0 && t.Timeout > t.Down:
+		return fmt.Errorf("timeout %v is greater than the down interval %v", t.Timeout, t.Down)
+	case t.Start > Down:
+		return fmt.Errorf("start state %v is not pending, up or down", t.Start)
 	case t.Rise < 1:
 		return fmt.Errorf("rise %d is less than 1", t.Rise)
 	case t.Fall < 1:

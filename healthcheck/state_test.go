@@ -124,6 +124,18 @@ func TestTimingCheck(t *testing.T) {
 		{"zero interval", func(t *Timing) { t.Interval = 0 }, "interval 0s is less than 1ms"},
 		{"zero timeout", func(t *Timing) { t.Timeout = 0 }, "timeout 0s is not greater than 0"},
 		{"long timeout", func(t *Timing) { t.Timeout = 2 * time.Second }, "timeout 2s is greater than the interval 1s"},
+		{"fast", func(t *Timing) { t.Fast = t.Interval }, ""},
+		{"short fast", func(t *Timing) { t.Fast = 1 }, "fast interval 1ns is less than 1ms"},
+		{"negative fast", func(t *Timing) { t.Fast = -time.Second }, "fast interval -1s is less than 1ms"},
+		{"long fast", func(t *Timing) { t.Fast = 2 * time.Second }, "fast interval 2s is greater than the interval 1s"},
+		{"timeout above fast", func(t *Timing) { t.Fast = time.Second / 2 }, "timeout 1s is greater than the fast interval 500ms"},
+		{"timeout below fast", func(t *Timing) { t.Timeout, t.Fast = time.Second/4, time.Second/2 }, ""},
+		{"down", func(t *Timing) { t.Down = time.Minute }, ""},
+		{"short down", func(t *Timing) { t.Down = 1 }, "down interval 1ns is less than 1ms"},
+		{"negative down", func(t *Timing) { t.Down = -time.Second }, "down interval -1s is less than 1ms"},
+		{"timeout above down", func(t *Timing) { t.Down = time.Second / 2 }, "timeout 1s is greater than the down interval 500ms"},
+		{"start", func(t *Timing) { t.Start = Down }, ""},
+		{"bad start", func(t *Timing) { t.Start = 7 }, "start state 7 is not pending, up or down"},
 		{"rise", func(t *Timing) { t.Rise = 0 }, "rise 0 is less than 1"},
 		{"fall", func(t *Timing) { t.Fall = -1 }, "fall -1 is less than 1"},
 	}
@@ -149,6 +161,11 @@ func TestProbeKey(t *testing.T) {
 	if got := p.Key(); got != want {
 		t.Errorf("want %q, got %q", want, got)
 	}
+	full := p
+	full.Fast, full.Down, full.Start, full.Advisory = 2*time.Second, 5*time.Minute, Down, true
+	if got, want := full.Key(), want+" fast=2s down=5m0s start=down advisory"; got != want {
+		t.Errorf("want %q, got %q", want, got)
+	}
 	// Every part is part of the identity.
 	for name, change := range map[string]func(*Probe){
 		"method":   func(p *Probe) { p.Method = &fake{name: "other"} },
@@ -158,6 +175,10 @@ func TestProbeKey(t *testing.T) {
 		"timeout":  func(p *Probe) { p.Timeout++ },
 		"rise":     func(p *Probe) { p.Rise++ },
 		"fall":     func(p *Probe) { p.Fall++ },
+		"fast":     func(p *Probe) { p.Fast++ },
+		"down":     func(p *Probe) { p.Timing.Down++ },
+		"start":    func(p *Probe) { p.Start = Up },
+		"advisory": func(p *Probe) { p.Advisory = true },
 	} {
 		other := p
 		change(&other)
