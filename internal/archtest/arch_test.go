@@ -46,6 +46,7 @@ var layers = map[string]int{
 var testOnly = []string{
 	"ipvs/ipvstest",
 	"internal/netnstest",
+	"internal/certtest",
 	"internal/oracle",
 	"internal/archtest",
 	"internal/e2e",
