@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
@@ -107,8 +108,45 @@ type VirtualService struct {
 	// DrainTimeout bounds the drain of real servers of which the file says
 	// nothing any more.
 	DrainTimeout time.Duration
+	// SlowStart is how long a real server that came back takes to its full
+	// weight; 0 for none.
+	SlowStart time.Duration
+	// FailOpenBelow is the percentage, 0 to 100, of the weight that has to be
+	// healthy: below it health is ignored. 0 is never.
+	FailOpenBelow int
+	Quorum        Quorum
 	// RealServers are in file order; the first wins ties.
 	RealServers []RealServer
+	// Backup are the real servers, in file order, that replace RealServers while
+	// the quorum is lost.
+	Backup []RealServer
+}
+
+// Servers yields RealServers and then Backup. They share one table, so that no
+// two have the same address.
+func (s *VirtualService) Servers() iter.Seq[*RealServer] {
+	return func(yield func(*RealServer) bool) {
+		for _, list := range [][]RealServer{s.RealServers, s.Backup} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Quorum says how much weight a virtual service needs, and what to run when it
+// has it or loses it. The zero value is that of any weight, with nothing to run.
+type Quorum struct {
+	// Up is the sum of weights of the real servers that take connections from
+	// which the quorum is held; 0 is 1.
+	Up uint32
+	// Hysteresis is how much more it takes to gain the quorum, and how much less
+	// to lose it. A sum of 0 always loses it.
+	Hysteresis uint32
+	// OnUp and OnDown are commands as argument lists; empty for none.
+	OnUp, OnDown []string
 }
 
 // RealServer is one real server of a VirtualService. Its Weight is the

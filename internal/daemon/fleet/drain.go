@@ -158,13 +158,13 @@ func (d Drain) idle(c ipvs.Conns) bool {
 func destinations(c *config.Config) map[ipvs.DestinationKey]bool {
 	n := 0
 	for i := range c.VirtualServices {
-		n += len(c.VirtualServices[i].RealServers)
+		n += len(c.VirtualServices[i].RealServers) + len(c.VirtualServices[i].Backup)
 	}
 	m := make(map[ipvs.DestinationKey]bool, n)
 	for i := range c.VirtualServices {
 		vs := &c.VirtualServices[i]
-		for j := range vs.RealServers {
-			m[ipvs.DestinationKey{Service: vs.ServiceKey, Address: vs.RealServers[j].Address}] = true
+		for rs := range vs.Servers() {
+			m[ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}] = true
 		}
 	}
 	return m

@@ -1,7 +1,7 @@
 package fleet
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
@@ -9,43 +9,21 @@ import (
 	"github.com/lbd-project/lbd/ipvs"
 )
 
-// State is the state of a real server, in the words of the control API.
-type State string
-
-// The states. A server that is down because it was down before a restart, and
-// has no result since, is Down; every other server without a result is Pending
-// and counts as up.
-const (
-	Up        State = "up"
-	Down      State = "down"
-	Pending   State = "pending"
-	Draining  State = "draining"
-	Unchecked State = "unchecked"
-)
-
-// Gate is the last word of the weight chain.
-type Gate uint8
-
-// The gates. "configured 0" is GateOpen with a configured weight of 0; the three
-// reasons for a programmed weight of 0 never share a value.
-const (
-	// GateOpen lets the weight through.
-	GateOpen Gate = iota
-	// GateFailed is 0: a check failed.
-	GateFailed
-	// GateDrained is 0: the server left the configuration.
-	GateDrained
-)
-
 // Input is everything that a decision depends on.
 type Input struct {
 	Config *config.Config
+	// Now is the time of the decision; only slow starts and ramps ask for it.
+	Now time.Time
 	// Probe returns the status of a probe of Config; the zero Status, which is
 	// Pending, if nothing is known of it. It gets the pointer into Config, so
 	// that the caller need not make the key of each probe each time.
 	Probe func(p *healthcheck.Probe) healthcheck.Status
-	// Health is what the last decision said of each checked server.
+	// Health is what the last decision said of each checked server, and Memory
+	// the rest that it left.
 	Health Health
+	Memory Memory
+	// Admin is what operators said of servers.
+	Admin Overrides
 	// Drains are the servers that left the configuration and still have
 	// connections.
 	Drains Drains
@@ -60,8 +38,14 @@ type Health map[ipvs.DestinationKey]bool
 // gets one must not write to it.
 type Fleet struct {
 	Services []Service
-	// Health is the memory for the next decision.
+	// Health and Memory are for the next decision.
 	Health Health
+	Memory Memory
+	// Next is when the decision changes by itself, as a slow start or a ramp goes
+	// on; zero for never.
+	Next time.Time
+	// Alerts are what changed since the last decision.
+	Alerts []Alert
 }
 
 // Size returns the number of real servers.
@@ -80,8 +64,13 @@ type Service struct {
 	ipvs.Service
 	// Leaving says that the service is not in the configuration any more.
 	Leaving bool
-	// Servers are in file order, draining ones after the others.
+	// Servers are in file order: the real servers, the backup servers, and then
+	// those that drain.
 	Servers []Server
+	Quorum  QuorumState
+	// Backup says that the backup servers replace the others, FailOpen that
+	// health is ignored.
+	Backup, FailOpen bool
 }
 
 // Server is a decision about one real server.
@@ -90,13 +79,24 @@ type Server struct {
 	ipvs.Destination
 	// Configured is the weight that the configuration says (or last said).
 	Configured uint32
-	Gate       Gate
-	// Present is false for a failed server that on_failure removes.
+	// Backup says that the server is one of the backup servers.
+	Backup bool
+	// Chain is how the configured weight became the programmed one; empty for a
+	// draining server.
+	Chain []Step
+	Gate  Gate
+	// Present is false for a server that is not in the table: disabled, or failed
+	// or standing by where on_failure removes.
 	Present bool
 	State   State
+	// Health is what the checks and the agent say: Up, Down, Pending or
+	// Unchecked. State is the same unless something else matters more.
+	Health State
+	// Ramping says that the weight is on its way.
+	Ramping bool
 	// Reason says in words why the programmed weight is what it is.
 	Reason string
-	// Probes are the checks, all of which must pass.
+	// Probes are the checks.
 	Probes []healthcheck.Probe
 	// DrainTimeout bounds the drain that begins when the server leaves the
 	// configuration; Deadline ends the drain of a Draining server.
@@ -106,20 +106,20 @@ type Server struct {
 
 // Decide decides about every service and real server.
 func Decide(in Input) *Fleet {
-	f := &Fleet{
+	d := decider{Input: in, fleet: &Fleet{
 		Services: make([]Service, 0, len(in.Config.VirtualServices)),
 		Health:   make(Health, len(in.Health)),
-	}
+		Memory: Memory{
+			Services: make(map[ipvs.ServiceKey]ServiceMemory),
+			Servers:  make(map[ipvs.DestinationKey]ServerMemory),
+		},
+	}}
+	f := d.fleet
 	index := make(map[ipvs.ServiceKey]int, cap(f.Services))
 	for i := range in.Config.VirtualServices {
 		vs := &in.Config.VirtualServices[i]
-		s := Service{Name: vs.Name, Service: vs.Service, Servers: make([]Server, 0, len(vs.RealServers))}
-		for j := range vs.RealServers {
-			rs := &vs.RealServers[j]
-			s.Servers = append(s.Servers, in.server(f, vs.ServiceKey, rs))
-		}
 		index[vs.ServiceKey] = len(f.Services)
-		f.Services = append(f.Services, s)
+		f.Services = append(f.Services, d.service(vs))
 	}
 	for _, d := range in.Drains {
 		i, ok := index[d.Service.ServiceKey]
@@ -132,65 +132,148 @@ func Decide(in Input) *Fleet {
 		if down, ok := in.Health[d.Key()]; ok {
 			f.Health[d.Key()] = down // it may come back
 		}
+		if m, ok := in.Memory.Servers[d.Key()]; ok {
+			f.Memory.Servers[d.Key()] = m
+		}
 	}
 	return f
 }
 
-// server decides about a server of the configuration and notes its health for
-// the next decision.
-func (in Input) server(f *Fleet, service ipvs.ServiceKey, rs *config.RealServer) Server {
-	s := Server{
-		Destination:  rs.Destination,
-		Configured:   rs.Weight,
-		Present:      true,
-		Probes:       rs.Probes,
-		DrainTimeout: rs.DrainTimeout,
+// decider makes one decision.
+type decider struct {
+	Input
+	fleet *Fleet
+	// servers are those of the service at hand, kept for their memory.
+	servers []candidate
+}
+
+// candidate is a server of the configuration while it is decided about.
+type candidate struct {
+	rs     *config.RealServer
+	key    ipvs.DestinationKey
+	backup bool
+	health
+	weights
+	gate Gate
+	// was is what is remembered of it.
+	was ServerMemory
+}
+
+// service decides about a service of the configuration: first about each server
+// by itself, then about the service, and at last about what that makes of each
+// server.
+func (d *decider) service(vs *config.VirtualService) Service {
+	d.servers = d.servers[:0]
+	for rs := range vs.Servers() {
+		key := ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}
+		c := candidate{rs: rs, key: key, backup: len(d.servers) >= len(vs.RealServers), was: d.Memory.Servers[key]}
+		c.health = d.judge(rs, d.Health[key])
+		if len(rs.Probes) > 0 {
+			d.fleet.Health[key] = c.down()
+		}
+		c.weights = d.weigh(rs, d.Admin[key])
+		d.servers = append(d.servers, c)
 	}
-	if len(rs.Probes) == 0 {
-		s.State, s.Reason = Unchecked, "no check"
-	} else {
-		key := ipvs.DestinationKey{Service: service, Address: rs.Address}
-		wasDown := in.Health[key]
-		s.State, s.Reason = in.judge(rs.Probes, wasDown)
-		f.Health[key] = s.State == Down
+	p := d.policies(vs)
+	for i := range d.servers {
+		d.servers[i].gate = p.gate(&d.servers[i])
 	}
-	if s.State == Down {
-		s.Gate = GateFailed
-		s.Present = rs.OnFailure != config.OnFailureRemove
+	scale := d.scale(vs)
+	s := Service{
+		Name: vs.Name, Service: vs.Service, Servers: make([]Server, 0, len(d.servers)),
+		Quorum: p.quorum, Backup: p.backup, FailOpen: p.failOpen,
 	}
-	// The seam of the weight chain: an admin override, a dynamic factor and a
-	// slow start go here, between the configured weight and the gate.
-	s.Weight = s.Gate.apply(s.Configured)
-	if s.Configured == 0 {
-		s.Reason = "configured 0; " + s.Reason
+	steps := make([]Step, 0, 2*len(d.servers))
+	for i := range d.servers {
+		var server Server
+		server, steps = d.server(vs, &d.servers[i], p, scale, steps)
+		s.Servers = append(s.Servers, server)
 	}
 	return s
 }
 
-// judge turns the states of all probes of a server into its own. A pending
-// probe counts as what the server was before.
-func (in Input) judge(probes []healthcheck.Probe, wasDown bool) (State, string) {
-	pending := false
-	for i := range probes {
-		p := &probes[i]
-		st := in.Probe(p)
-		switch st.State {
-		case healthcheck.Down:
-			if st.LastErr == nil {
-				return Down, fmt.Sprintf("failed: %s: recovering, passed %d of %d", Label(*p), st.Streak, p.Rise)
-			}
-			return Down, fmt.Sprintf("failed: %s: %v", Label(*p), st.LastErr)
-		case healthcheck.Pending:
-			pending = true
+// server puts a decision together. Its chain is appended to steps.
+func (d *decider) server(vs *config.VirtualService, c *candidate, p policies, scale uint32, steps []Step) (Server, []Step) {
+	first := len(steps)
+	ramp := d.slowStart(vs, c, scale)
+	steps = append(steps, Step{Name: StepConfigured, Weight: c.rs.Weight})
+	for _, s := range []Step{c.admin, c.dynamic, ramp} {
+		if s.Name != StepConfigured {
+			steps = append(steps, s)
 		}
 	}
-	switch {
-	case pending && wasDown:
-		return Down, "failed before; no result of a check yet"
-	case pending:
-		return Pending, "no result of a check yet, counts as up"
+	weight := c.gate.apply(steps[len(steps)-1].Weight)
+	gateReason := p.reason(c)
+	if c.gate != GateOpen || gateReason != "" {
+		steps = append(steps, Step{StepGate, weight, cmp.Or(gateReason, c.health.reason)})
 	}
-	return Up, "healthy"
+	steps = append(steps, Step{Name: StepProgrammed, Weight: weight})
+	s := Server{
+		Destination:  c.rs.Destination,
+		Configured:   c.rs.Weight,
+		Backup:       c.backup,
+		Chain:        steps[first:len(steps):len(steps)],
+		Gate:         c.gate,
+		Present:      c.present(),
+		State:        c.state(),
+		Health:       c.health.state,
+		Ramping:      c.ramping || ramp.Reason != "",
+		Probes:       c.rs.Probes,
+		DrainTimeout: c.rs.DrainTimeout,
+	}
+	s.Weight = weight
+	s.Reason = c.health.reason
+	configured := ""
+	if s.Configured == 0 {
+		configured = "configured 0"
+	}
+	if words := join(configured, c.admin.Reason, c.dynamic.Reason, ramp.Reason, gateReason); words != "" {
+		s.Reason = join(words, c.health.reason)
+	}
+	return s, steps
+}
+
+// present reports whether the table holds the server. What stands by is treated
+// as what failed: it keeps its connections only where that does no harm to new
+// ones.
+func (c *candidate) present() bool {
+	switch c.gate {
+	case GateDisabled:
+		return false
+	case GateFailed, GateStandby:
+		return c.rs.OnFailure != config.OnFailureRemove
+	}
+	return true
+}
+
+// state is what matters most of a server.
+func (c *candidate) state() State {
+	switch {
+	case c.gate == GateDisabled:
+		return Disabled
+	case c.down():
+		return Down
+	case c.gate == GateStandby:
+		return Standby
+	case c.drained:
+		return Drained
+	}
+	return c.health.state
+}
+
+// join puts words together.
+func join(words ...string) string {
+	out := ""
+	for _, w := range words {
+		switch {
+		case w == "":
+		case out == "":
+			out = w
+		default:
+			out += "; " + w
+		}
+	}
+	return out
 }
 
 // Label names a probe for people: "tcp 10.0.0.2:80".
@@ -198,20 +281,13 @@ func Label(p healthcheck.Probe) string {
 	return p.Method.Key() + " " + p.Target.String()
 }
 
-func (g Gate) apply(weight uint32) uint32 {
-	if g != GateOpen {
-		return 0
-	}
-	return weight
-}
-
 // Probes returns every probe of a configuration once.
 func Probes(c *config.Config) []healthcheck.Probe {
 	var probes []healthcheck.Probe
 	seen := make(map[string]bool)
 	for i := range c.VirtualServices {
-		for j := range c.VirtualServices[i].RealServers {
-			for _, p := range c.VirtualServices[i].RealServers[j].Probes {
+		for rs := range c.VirtualServices[i].Servers() {
+			for _, p := range rs.Probes {
 				if key := p.Key(); !seen[key] {
 					seen[key] = true
 					probes = append(probes, p)

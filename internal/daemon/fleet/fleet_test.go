@@ -249,7 +249,8 @@ func TestDecideDrains(t *testing.T) {
 			{
 				Name: vip, Service: ipvs.Service{ServiceKey: key(vip), Scheduler: "wlc"},
 				Servers: []Server{
-					{Destination: server(rs2, 1).Destination, Configured: 1, Present: true, State: Unchecked,
+					{Destination: server(rs2, 1).Destination, Configured: 1, Present: true, State: Unchecked, Health: Unchecked,
+						Chain:  []Step{{Name: StepConfigured, Weight: 1}, {Name: StepProgrammed, Weight: 1}},
 						Reason: "no check", DrainTimeout: time.Minute},
 					drained(rs3),
 				},
@@ -260,6 +261,7 @@ func TestDecideDrains(t *testing.T) {
 			},
 		},
 		Health: Health{dkey(vip, rs3): true},
+		Memory: Memory{Services: map[ipvs.ServiceKey]ServiceMemory{}, Servers: map[ipvs.DestinationKey]ServerMemory{}},
 	}
 	if diff := cmp.Diff(want, f, cmp.Comparer(func(a, b ipvs.Service) bool { return a == b }),
 		cmp.Comparer(func(a, b ipvs.Destination) bool { return a == b })); diff != "" {
