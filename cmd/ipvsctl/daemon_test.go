@@ -88,6 +88,19 @@ func (b scriptBackend) Explain(_ context.Context, name string) (api.Explanation,
 	return x, err
 }
 
+// SetAdmin answers admin.json. The request is in the file "received".
+func (b scriptBackend) SetAdmin(_ context.Context, t api.AdminTarget, r api.AdminRequest, _ api.Peer) (api.AdminResult, error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return api.AdminResult{}, err
+	}
+	b.receive(api.File{Name: t.String(), Content: string(body) + "\n"})
+	if t.Service == "nope" {
+		return api.AdminResult{}, fmt.Errorf("virtual service %q: %w in the configuration", t.Service, api.ErrNotFound)
+	}
+	return answer[api.AdminResult](b, "admin")
+}
+
 func (b scriptBackend) Doctor(context.Context) (api.Diagnosis, error) {
 	return answer[api.Diagnosis](b, "doctor")
 }

@@ -34,6 +34,10 @@ type Backend interface {
 	// Explain says who would get the next connection of a service, which is named
 	// by its name or its key. The error matches ErrNotFound if there is none.
 	Explain(ctx context.Context, service string) (Explanation, error)
+	// SetAdmin changes what is said of real servers, on behalf of a peer. The
+	// request is valid. The error matches ErrNotFound if there is no such real
+	// server.
+	SetAdmin(ctx context.Context, t AdminTarget, r AdminRequest, by Peer) (AdminResult, error)
 	// Doctor looks at the host.
 	Doctor(ctx context.Context) (Diagnosis, error)
 	// Check says what is wrong with a configuration on this host. An unusable

@@ -83,6 +83,19 @@ func (c *Client) Explain(ctx context.Context, name string) (Explanation, error) 
 	return call[Explanation](ctx, c, "GET", "/v1/services/"+url.PathEscape(name)+"/explain", nil)
 }
 
+// SetAdmin changes what is said of real servers, and returns what they are then.
+// The error matches ErrNotFound if there is no such real server.
+func (c *Client) SetAdmin(ctx context.Context, t AdminTarget, r AdminRequest) (AdminResult, error) {
+	path := "/v1/servers/"
+	if t.Service == "." || t.Service == ".." {
+		return AdminResult{}, fmt.Errorf("virtual service %q: %w", t.Service, ErrNotFound)
+	}
+	if t.Service != "" {
+		path = "/v1/services/" + url.PathEscape(t.Service) + "/servers/"
+	}
+	return call[AdminResult](ctx, c, "PUT", path+url.PathEscape(t.server())+"/admin", r)
+}
+
 // Doctor says what lbd finds of its host.
 func (c *Client) Doctor(ctx context.Context) (Diagnosis, error) {
 	return call[Diagnosis](ctx, c, "GET", "/v1/doctor", nil)

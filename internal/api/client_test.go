@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,6 +55,14 @@ func TestClient(t *testing.T) {
 		svc, err := c.Service(ctx, name)
 		check("service "+name, want.fill(), svc, err)
 	}
+	zero := uint32(0)
+	target := AdminTarget{Service: "a/b%2F é", Address: netip.MustParseAddr("fd00::2"), Port: 80, HasPort: true}
+	request := AdminRequest{Mode: "none", Weight: &zero, OverSeconds: 1.5}
+	admin, err := c.SetAdmin(ctx, target, request)
+	check("admin", backend.admin, admin, err)
+	check("admin target", target.String(), backend.target.String(), nil)
+	check("admin request", request, backend.request, nil)
+	check("admin peer", os.Getuid(), backend.peer.UID, nil)
 	report, err := c.Check(ctx, file)
 	check("check", backend.check, report, err)
 	plan, err := c.Diff(ctx, file)
@@ -63,8 +73,8 @@ func TestClient(t *testing.T) {
 	check("reconcile", backend.reconcile, reconcile, err)
 
 	check("files", []File{file, file}, backend.files, nil)
-	if len(answers) != 14 || !strings.HasPrefix(answers[1], `{"version":"v1.2.3",`) {
-		t.Errorf("want 11 raw answers, got %d: %q", len(answers), answers)
+	if len(answers) != 15 || !strings.HasPrefix(answers[1], `{"version":"v1.2.3",`) {
+		t.Errorf("want 15 raw answers, got %d: %q", len(answers), answers)
 	}
 }
 

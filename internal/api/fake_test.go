@@ -21,6 +21,7 @@ type fakeBackend struct {
 	conns     []Connection
 	explained Explanation
 	diagnosis Diagnosis
+	admin     AdminResult
 	check     CheckReport
 	plan      Plan
 	reload    ReloadResult
@@ -31,10 +32,14 @@ type fakeBackend struct {
 	// stream, if set, is what is read of the connections.
 	stream func(ctx context.Context) iter.Seq2[Connection, error]
 
-	mu     sync.Mutex
-	query  ConnectionQuery // the last
-	files  []File
-	writes int
+	mu    sync.Mutex
+	query ConnectionQuery // the last
+	// target, request and peer are of the last SetAdmin.
+	target  AdminTarget
+	request AdminRequest
+	peer    Peer
+	files   []File
+	writes  int
 }
 
 func (f *fakeBackend) call(ctx context.Context) error {
@@ -74,6 +79,17 @@ func (f *fakeBackend) Explain(ctx context.Context, name string) (Explanation, er
 		return Explanation{}, fmt.Errorf("virtual service %q: %w", name, ErrNotFound)
 	}
 	return f.explained, f.call(ctx)
+}
+
+func (f *fakeBackend) SetAdmin(ctx context.Context, t AdminTarget, r AdminRequest, by Peer) (AdminResult, error) {
+	f.mu.Lock()
+	f.target, f.request, f.peer = t, r, by
+	f.mu.Unlock()
+	f.write()
+	if t.Service == "nope" {
+		return AdminResult{}, fmt.Errorf("real server %v: %w", t, ErrNotFound)
+	}
+	return f.admin, f.call(ctx)
 }
 
 func (f *fakeBackend) Doctor(ctx context.Context) (Diagnosis, error) {

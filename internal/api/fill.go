@@ -1,6 +1,9 @@
 package api
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // An empty list is [] in JSON and not null, so that a script can walk every
 // answer without asking first. The fill methods return a copy without nil lists:
@@ -27,6 +30,7 @@ func (s Service) fill() Service {
 	s.RealServers = list(slices.Clone(s.RealServers))
 	for i := range s.RealServers {
 		s.RealServers[i].Checks = list(s.RealServers[i].Checks)
+		s.RealServers[i].Admin.Mode = cmp.Or(s.RealServers[i].Admin.Mode, "none")
 	}
 	return s
 }

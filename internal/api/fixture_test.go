@@ -9,6 +9,10 @@ func fixture() *fakeBackend {
 		Connections: 1, PacketsIn: 2, PacketsOut: 3, BytesIn: 4, BytesOut: 5,
 		ConnectionRate: 6, PacketRateIn: 7, PacketRateOut: 8, ByteRateIn: 9, ByteRateOut: 10,
 	}
+	weight := uint32(0) // which is not none
+	admin := Admin{
+		Mode: "drain", Weight: &weight, RampSeconds: 1.5, By: "alice (uid 1000)", Since: at.Add(-time.Hour), Deadline: at.Add(time.Hour),
+	}
 	return &fakeBackend{
 		status: Status{
 			Version: "v1.2.3", PID: 4711, UptimeSeconds: 3600.5, Time: at,
@@ -21,7 +25,8 @@ func fixture() *fakeBackend {
 			},
 			Mirror:      Mirror{CountsAgeSeconds: 0.5, StatsAgeSeconds: 8, LastError: "read /proc/net/ip_vs: EINTR"},
 			Services:    Counts{Total: 5, Up: 2, Down: 1, Pending: 1, Draining: 1},
-			RealServers: Counts{Total: 9, Up: 4, Down: 3, Pending: 1, Draining: 1},
+			RealServers: Counts{Total: 12, Up: 4, Down: 3, Pending: 1, Draining: 1, Drained: 1, Disabled: 1, Standby: 1},
+			Overrides:   Overrides{RealServers: 2, File: "/var/lib/lbd/state.json", LastError: "ENOSPC"},
 			Foreign:     []string{"TCP 192.0.2.99:22"},
 			Sysctls:     map[string]int{"expire_nodest_conn": 1, "conntrack": 1},
 			Warnings:    []string{"ip_forward is off"},
@@ -34,7 +39,7 @@ func fixture() *fakeBackend {
 				RealServers: []RealServer{{
 					Address: "10.0.0.2:80", Forward: "Tunnel", Tunnel: "gue:6080", ProgrammedWeight: 0, ConfiguredWeight: 3,
 					UpperThreshold: 100, LowerThreshold: 75, Active: 7, Inactive: 8, Persistent: 9, Present: true,
-					State: "down", StateSeconds: 12.5, Reason: "the check failed",
+					State: "drained", StateSeconds: 12.5, Reason: "drained by alice (uid 1000)", Admin: admin,
 					Checks: []Check{{
 						Probe: "tcp 10.0.0.2:80", State: "down", Detail: "connection refused",
 						LatencySeconds: 0.001, AgeSeconds: 2, Checks: 100, Failures: 3,
@@ -66,6 +71,13 @@ func fixture() *fakeBackend {
 		diagnosis: Diagnosis{
 			Engine: "userspace", EngineReason: "the kernel has no IPVS", EngineVersion: "nftables' queue 100",
 			Findings: []Finding{{Level: LevelNote, Topic: "overhead", Text: "no IPVS"}},
+		},
+		admin: AdminResult{
+			RealServers: []AdminChange{{
+				Service: "web", RealServer: "10.0.0.2:80", Changed: true, Change: "drained", State: "drained",
+				Reason: "drained by alice (uid 1000)", Weight: 0, ActiveConnections: 7, Admin: admin,
+			}},
+			Warnings: []string{"the service is persistent"}, Errors: []string{"not written down"},
 		},
 		check: CheckReport{
 			Errors: []string{"lbd.yaml:1:1: e"}, HostErrors: []string{"scheduler mh: not in this kernel"}, Warnings: []string{"w"},

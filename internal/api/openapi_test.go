@@ -88,6 +88,8 @@ func (s schema) describe() string {
 
 func jsonType(typ reflect.Type) string {
 	switch {
+	case typ.Kind() == reflect.Pointer:
+		return jsonType(typ.Elem())
 	case typ == reflect.TypeFor[time.Time]():
 		return "date-time"
 	case typ.Kind() == reflect.Struct:
@@ -126,7 +128,7 @@ func TestOpenAPISchemas(t *testing.T) {
 	seen := map[string]bool{}
 	var check func(typ reflect.Type)
 	check = func(typ reflect.Type) {
-		for typ.Kind() == reflect.Slice {
+		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
 			typ = typ.Elem()
 		}
 		if typ.Kind() != reflect.Struct || typ == reflect.TypeFor[time.Time]() || seen[typ.Name()] {
@@ -157,7 +159,7 @@ func TestOpenAPISchemas(t *testing.T) {
 		}
 	}
 	for _, v := range []any{
-		Version{}, Status{}, Service{}, Connection{}, Explanation{}, Diagnosis{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
+		Version{}, Status{}, Service{}, Connection{}, Explanation{}, Diagnosis{}, AdminRequest{}, AdminResult{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
 	} {
 		check(reflect.TypeOf(v))
 	}
@@ -172,18 +174,20 @@ func TestOpenAPISchemas(t *testing.T) {
 // the client's methods.
 func TestOpenAPIRoutes(t *testing.T) {
 	answers := map[string][2]string{ // request body, answer
-		"version":     {"", "Version"},
-		"status":      {"", "Status"},
-		"services":    {"", "array of Service"},
-		"table":       {"", "array of Service"},
-		"connections": {"", "lines of Connection"},
-		"explain":     {"", "Explanation"},
-		"doctor":      {"", "Diagnosis"},
-		"service":     {"", "Service"},
-		"check":       {"File", "CheckReport"},
-		"diff":        {"File", "Plan"},
-		"reload":      {"", "ReloadResult"},
-		"reconcile":   {"", "ReconcileResult"},
+		"version":            {"", "Version"},
+		"status":             {"", "Status"},
+		"services":           {"", "array of Service"},
+		"table":              {"", "array of Service"},
+		"connections":        {"", "lines of Connection"},
+		"explain":            {"", "Explanation"},
+		"doctor":             {"", "Diagnosis"},
+		"service":            {"", "Service"},
+		"setAdmin":           {"AdminRequest", "AdminResult"},
+		"setAdminEverywhere": {"AdminRequest", "AdminResult"},
+		"check":              {"File", "CheckReport"},
+		"diff":               {"File", "Plan"},
+		"reload":             {"", "ReloadResult"},
+		"reconcile":          {"", "ReconcileResult"},
 	}
 	doc := readOpenAPI(t)
 	var want, got []string

@@ -33,6 +33,8 @@ func (s *Server) routes() []route {
 		read("/v1/services", s.services),
 		read("/v1/services/{name}", s.service),
 		read("/v1/services/{name}/explain", s.explain),
+		{method: "PUT", path: "/v1/services/{name}/servers/{server}/admin", write: true, serve: s.setAdmin},
+		{method: "PUT", path: "/v1/servers/{server}/admin", write: true, serve: s.setAdmin},
 		read("/v1/table", s.table),
 		{method: "GET", path: "/v1/connections", stream: s.streamConnections},
 		read("/v1/doctor", s.doctor),

@@ -69,6 +69,10 @@ func TestRoutes(t *testing.T) {
 		{"service by key", "GET", "/v1/services/UDP%20192.0.2.9:53", "", "", 200},
 		{"service with a strange name", "GET", "/v1/services/a%2Fb%252F%20%C3%A9", "", "", 200},
 		{"no such service", "GET", "/v1/services/nope", "", "", 404},
+		{"drain", "PUT", "/v1/services/web/servers/10.0.0.2:80/admin", jsonType, `{"mode": "drain", "deadline_seconds": 60}`, 200},
+		{"weigh every port everywhere", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"weight": 0, "over_seconds": 0.5}`, 200},
+		{"drain of IPv6", "PUT", "/v1/servers/%5Bfd00::2%5D:80/admin", jsonType, `{"mode": "none", "reset_weight": true}`, 200},
+		{"drain nothing", "PUT", "/v1/services/nope/servers/10.0.0.2:80/admin", jsonType, `{"mode": "drain"}`, 404},
 		{"check", "POST", "/v1/check", jsonType, file, 200},
 		{"check with a charset", "POST", "/v1/check", jsonType + "; charset=utf-8", file, 200},
 		{"diff", "POST", "/v1/diff", jsonType, file, 200},
@@ -81,6 +85,18 @@ func TestRoutes(t *testing.T) {
 		{"connections of two states", "GET", "/v1/connections?state=UDP&state=NONE", "", "", 400},
 		{"connections of an unknown parameter", "GET", "/v1/connections?vip=192.0.2.10", "", "", 400},
 		{"connections of a broken query", "GET", "/v1/connections?client=%zz", "", "", 400},
+		{"admin of a name", "PUT", "/v1/servers/web1/admin", jsonType, `{"mode": "drain"}`, 400},
+		{"admin of a prefix", "PUT", "/v1/servers/10.0.0.0%2F24/admin", jsonType, `{"mode": "drain"}`, 400},
+		{"admin of a word", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"mode": "maint"}`, 400},
+		{"admin of nothing", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{}`, 400},
+		{"admin weight too large", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"weight": 65536}`, 400},
+		{"admin negative weight", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"weight": -1}`, 400},
+		{"admin weight and none", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"weight": 1, "reset_weight": true}`, 400},
+		{"admin over nothing", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"mode": "drain", "over_seconds": 1}`, 400},
+		{"admin deadline of nothing", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"weight": 1, "deadline_seconds": 1}`, 400},
+		{"admin for too long", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"weight": 1, "over_seconds": 1e9}`, 400},
+		{"admin of the past", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"mode": "drain", "deadline_seconds": -1}`, 400},
+		{"admin asked for", "GET", "/v1/servers/10.0.0.2/admin", "", "", 405},
 		{"no such resource", "GET", "/v1/nope", "", "", 404},
 		{"root", "GET", "/", "", "", 404},
 		{"other version", "GET", "/v2/status", "", "", 404},
@@ -133,8 +149,8 @@ func TestRoutes(t *testing.T) {
 	if diff := cmp.Diff([]File{want, want, want}, backend.files); diff != "" {
 		t.Errorf("files that reached the backend (-want +got):\n%s", diff)
 	}
-	if got := backend.written(); got != 2 {
-		t.Errorf("want 2 writes, got %d", got)
+	if got := backend.written(); got != 6 {
+		t.Errorf("want 6 writes, got %d", got)
 	}
 }
 
@@ -163,7 +179,11 @@ func TestListsAreNeverNull(t *testing.T) {
 		if strings.Contains(rt.path, "check") || strings.Contains(rt.path, "diff") {
 			body, contentType = "{}", "application/json"
 		}
-		code, _, answer := request(t, socket, rt.method, strings.ReplaceAll(rt.path, "{name}", "b"), contentType, body)
+		if strings.HasSuffix(rt.path, "/admin") {
+			body, contentType = `{"mode": "none"}`, "application/json"
+		}
+		path := strings.NewReplacer("{name}", "b", "{server}", "10.0.0.2:80").Replace(rt.path)
+		code, _, answer := request(t, socket, rt.method, path, contentType, body)
 		if code != 200 || strings.Contains(answer, "null") {
 			t.Errorf("%s %s: status %d: %s", rt.method, rt.path, code, answer)
 		}

@@ -33,6 +33,8 @@ type Status struct {
 	Mirror          Mirror `json:"mirror"`
 	Services        Counts `json:"services"`
 	RealServers     Counts `json:"real_servers"`
+	// Overrides says of how many real servers an operator said something.
+	Overrides Overrides `json:"overrides"`
 	// Foreign are the services in the table that lbd does not own.
 	Foreign []string `json:"foreign"`
 	// Sysctls are the net.ipv4.vs settings that lbd owns.
@@ -67,14 +69,29 @@ type Mirror struct {
 	LastError        string  `json:"last_error,omitempty"`
 }
 
+// Overrides says what is in force of what operators said, and whether a restart
+// would keep it.
+type Overrides struct {
+	RealServers int `json:"real_servers"`
+	// File is the state_file; empty where nothing is kept.
+	File string `json:"file"`
+	// LastError is why it could not be read or written; empty if it could.
+	LastError string `json:"last_error,omitempty"`
+}
+
 // Counts are numbers of things by state.
 type Counts struct {
 	Total int `json:"total"`
-	// Up and Down are by health; Draining have left the configuration.
+	// Up and Down are by health; Draining have left the configuration. Drained and
+	// Disabled are so by an operator's or an agent's word, Standby wait for the
+	// other tier to fail.
 	Up       int `json:"up"`
 	Down     int `json:"down"`
 	Pending  int `json:"pending"`
 	Draining int `json:"draining"`
+	Drained  int `json:"drained"`
+	Disabled int `json:"disabled"`
+	Standby  int `json:"standby"`
 }
 
 // Service is a virtual service in the answer of GET /v1/services.
@@ -116,13 +133,16 @@ type RealServer struct {
 	Persistent       uint32 `json:"persistent"`
 	// Present says whether the table holds the server now.
 	Present bool `json:"present"`
-	// State is "up", "down", "pending" (no result yet), "draining" or
-	// "unchecked".
+	// State is "up", "down", "pending" (no result yet), "unchecked", "draining"
+	// (left the configuration), "drained" or "disabled" (an operator or the agent
+	// says so), or "standby" (the other tier takes the connections).
 	State string `json:"state"`
 	// StateSeconds is how long State has held.
 	StateSeconds float64 `json:"state_seconds"`
 	// Reason says in words why the programmed weight is what it is.
-	Reason string  `json:"reason"`
+	Reason string `json:"reason"`
+	// Admin is what an operator said of it.
+	Admin  Admin   `json:"admin"`
 	Checks []Check `json:"checks"`
 	Stats  Stats   `json:"stats"`
 }

@@ -48,7 +48,12 @@ type Config struct {
 	// SocketPath and SocketGroup are the control socket's; an empty group means
 	// the socket belongs to root's group alone.
 	SocketPath, SocketGroup string
-	OnExit                  OnExit
+	// StateFile is the absolute path of what operators said of real servers; empty
+	// keeps it nowhere. StateMaxAge is how long lbd may have been away for it to
+	// count at a start; 0 is any time.
+	StateFile   string
+	StateMaxAge time.Duration
+	OnExit      OnExit
 	// VIPInterface gets the services' addresses; empty for none.
 	VIPInterface string
 	// Exclusive removes services that lbd does not own.
@@ -153,11 +158,8 @@ type Quorum struct {
 // configured weight.
 type RealServer struct {
 	ipvs.Destination
-	// Probes are the checks, and the Advisory ones, which say something of the
-	// weight but nothing of health. Without a check the server is always up.
+	// Probes must all pass; empty means always up.
 	Probes []healthcheck.Probe
-	// Rule says which checks must pass, by their index in Probes; nil for all.
-	Rule *healthcheck.Rule
 	// OnFailure is quiesce or remove.
 	OnFailure OnFailure
 	// DrainTimeout bounds the drain when the server leaves the config.

@@ -21,6 +21,9 @@ func text(c *Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "engine=%s netns=%q socket=%q,%q on_exit=%s vip_interface=%q exclusive=%v reconcile=%v mirror=%v\n",
 		c.Engine, c.NetNS, c.SocketPath, c.SocketGroup, c.OnExit, c.VIPInterface, c.Exclusive, c.ReconcileInterval, c.MirrorInterval)
+	if c.StateFile != "/var/lib/lbd/state.json" || c.StateMaxAge != 0 {
+		fmt.Fprintf(&b, "state_file=%q max_age=%v\n", c.StateFile, c.StateMaxAge)
+	}
 	fmt.Fprintf(&b, "timeouts=%v sysctls=%v\n", c.Timeouts, c.Sysctls)
 	for _, s := range c.VirtualServices {
 		mask := fmt.Sprintf("%#x", s.Persistence.Netmask.V4())

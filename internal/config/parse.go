@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -156,6 +157,10 @@ func (p *parser) setTop(c *Config, k *key, v *node) {
 		c.NetNS, _ = p.netns(k, v)
 	case "socket":
 		p.object(v, k.object, func(k *key, v *node) { p.setSocket(c, k, v) })
+	case "state_file":
+		c.StateFile, _ = p.stateFile(k, v)
+	case "state_max_age":
+		c.StateMaxAge, _ = p.duration(k, v)
 	case "on_exit":
 		s, _ := p.word(k, v)
 		c.OnExit = OnExit(s)
@@ -210,6 +215,19 @@ func (p *parser) setSocket(c *Config, k *key, v *node) {
 	default:
 		panic(unhandled(k))
 	}
+}
+
+// stateFile reads an absolute path, or nothing.
+func (p *parser) stateFile(k *key, v *node) (string, bool) {
+	s, ok := p.text(k, v)
+	if !ok {
+		return "", false
+	}
+	bad := s != "" && (!filepath.IsAbs(s) || filepath.Clean(s) != s || s == "/" || len(s) > 4000)
+	if bad {
+		p.errorf(v, "%s: want an absolute path of a file, or \"\", got %s", k.name, describe(v))
+	}
+	return s, !bad
 }
 
 // netns reads the name or the path of a network namespace.

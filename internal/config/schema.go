@@ -236,6 +236,10 @@ var topObject = newObject("the file", []key{
 	{name: "netns", kind: kindString, def: `""`,
 		doc: "Name or path of the network namespace of the virtual services, their addresses and the checks; empty for lbd's own. The sockets stay in lbd's own."},
 	{name: "socket", kind: kindObject, object: socketObject, doc: "The control socket, for ipvsctl."},
+	{name: "state_file", kind: kindString, def: "/var/lib/lbd/state.json",
+		doc: "Where lbd keeps what ipvsctl drain, disable and weight say of real servers, over restarts and reboots. Its directory is made, for root alone, if it is missing. The configuration counts for more: a weight is dropped when the file says another one than before, all of it when the real server leaves the file. Each lbd needs a file of its own. Empty keeps nothing. It changes with a restart."},
+	{name: "state_max_age", kind: kindDuration, def: "0s", max: 100 * 365 * 24 * hour,
+		doc: "What lbd finds in state_file when it starts counts for nothing if lbd has not run for longer than this; the file is set aside. 0s is any time: a real server that somebody drained for maintenance gets connections again when somebody says so, and not because the load balancer was off."},
 	{name: "on_exit", kind: kindString, def: "keep", enum: []string{"keep", "clear"},
 		doc: "What happens to the virtual services when lbd stops: keep leaves them working, clear removes what lbd owns."},
 	{name: "vip_interface", kind: kindString, def: `""`,
@@ -258,4 +262,4 @@ var topObject = newObject("the file", []key{
 		doc: "Values for the keys that a virtual service or a real server leaves out. A real server takes its service's before these."},
 	{name: "virtual_services", kind: kindList, required: true, object: serviceObject,
 		doc: "The virtual services; [] for none."},
-}, notYet("http", "state_file"))
+}, notYet("http"))

@@ -33,6 +33,8 @@ type Daemon struct {
 	started  time.Time
 
 	engineReason, engineVersion string
+	// stateWarnings is what was lost of what operators said before this start.
+	stateWarnings []string
 	// serve, warnings and check are the engine's; see opened.
 	serve    func(context.Context) error
 	warnings func() []string
@@ -66,6 +68,8 @@ type parts struct {
 	// loaded is the configuration, mem what the store held.
 	loaded *loaded
 	mem    memory.Memory
+	// admin is what operators said, as it was kept.
+	admin  kept
 	hangup <-chan os.Signal
 }
 
@@ -89,6 +93,7 @@ func assemble(p parts) (*Daemon, error) {
 		check:         p.check,
 		abilities:     p.abilities,
 		explainer:     p.explain,
+		stateWarnings: p.admin.warnings,
 	}
 	o := &owner{
 		log:         p.log,
@@ -104,11 +109,13 @@ func assemble(p parts) (*Daemon, error) {
 		tried:       make(chan struct{}),
 		synced:      make(chan struct{}),
 		loaded:      p.loaded,
+		admin:       newOverrides(p.admin, p.loaded.StateFile),
 		keys:        make(map[*healthcheck.Probe]string),
 	}
 	o.mem, o.since = recall(p.mem, d.started)
 	o.mem.netns = p.loaded.NetNS
 	o.mem.bind(p.name, p.loaded.Userspace)
+	o.pruneAdmin()
 	o.reconciler = &reconcile.Reconciler{Claim: o.own, Logger: p.log}
 	o.monitor = healthcheck.New(healthcheck.Options{
 		Env:    p.env,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/memory"
+	"github.com/lbd-project/lbd/internal/memory/state"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/internal/sysnet"
 	"github.com/lbd-project/lbd/ipvs"
@@ -65,6 +66,12 @@ type Host interface {
 // one.
 type Store interface {
 	Save(m memory.Memory) error
+}
+
+// OverrideStore keeps what operators said of real servers over restarts and
+// reboots. A state.File is one.
+type OverrideStore interface {
+	Save(o state.Overrides) error
 }
 
 // VIP is an address on an interface.

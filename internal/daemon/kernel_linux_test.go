@@ -51,7 +51,7 @@ func newKernelRig(t *testing.T, config string) *kernelRig {
 
 func (r *kernelRig) write(config string) {
 	r.t.Helper()
-	rewrite(r.t, r.config, fmt.Sprintf("netns: %s\nsocket: {path: %s}\n%s", r.ns.Path(), r.socket(), config))
+	rewrite(r.t, r.config, fmt.Sprintf("netns: %s\nsocket: {path: %s}\nstate_file: \"\"\n%s", r.ns.Path(), r.socket(), config))
 }
 
 func (r *kernelRig) socket() string { return filepath.Join(r.dir, "lbd.sock") }
@@ -182,7 +182,7 @@ func TestKernelDaemon(t *testing.T) {
 
 	// The kernel says which schedulers it has.
 	rep, err := client.Check(t.Context(), api.File{Name: "x.yaml", Content: fmt.Sprintf(
-		"netns: %s\nsocket: {path: %s}\n%s", r.ns.Path(), r.socket(), strings.Replace(kernelConfig, "name: web", "name: web\n    scheduler: nosuch", 1))})
+		"netns: %s\nsocket: {path: %s}\nstate_file: \"\"\n%s", r.ns.Path(), r.socket(), strings.Replace(kernelConfig, "name: web", "name: web\n    scheduler: nosuch", 1))})
 	if err != nil || len(rep.Errors) != 0 || fmt.Sprint(rep.HostErrors) != "[scheduler nosuch: not in this kernel]" {
 		t.Errorf("check: want the scheduler refused, got %+v, %v", rep, err)
 	}

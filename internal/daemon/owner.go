@@ -74,8 +74,10 @@ type owner struct {
 	saved      *ledger // what the store holds
 	reconciler *reconcile.Reconciler
 	fleet      *fleet.Fleet
-	since      map[ipvs.DestinationKey]since
-	announced  map[ipvs.DestinationKey]announcement
+	// admin is what operators said of real servers.
+	admin     *overrides
+	since     map[ipvs.DestinationKey]since
+	announced map[ipvs.DestinationKey]announcement
 	// usable says which services the log last said to have a real server that
 	// takes connections.
 	usable    map[ipvs.ServiceKey]bool
@@ -156,6 +158,10 @@ func (o *owner) schedule(err error) {
 	if err == nil {
 		o.failures = 0
 		o.next = now.Add(o.loaded.ReconcileInterval)
+		// A weight may be on its way.
+		if o.fleet != nil && !o.fleet.Next.IsZero() && o.fleet.Next.Before(o.next) {
+			o.next = o.fleet.Next
+		}
 		return
 	}
 	o.failures++

@@ -31,11 +31,16 @@ func (o *owner) pass(ctx context.Context) (reconcile.Report, error) {
 // error, so that one refused service does not hold up a failed server of
 // another.
 func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
+	var errs []error
+	// What an operator said is written down before the table follows it, and
+	// followed all the same where it cannot be.
+	if err := o.admin.save(o.loaded.StateMaxAge, time.Now()); err != nil {
+		errs = append(errs, err)
+	}
 	if err := o.adopt(ctx); err != nil {
 		// Without it the servers to drain would be taken for somebody's stray ones.
-		return reconcile.Report{}, err
+		return reconcile.Report{}, errors.Join(append(errs, err)...)
 	}
-	var errs []error
 	o.finishDrains(time.Now())
 	f := o.decide()
 	o.fleet = f
@@ -75,8 +80,10 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 func (o *owner) decide() *fleet.Fleet {
 	return fleet.Decide(fleet.Input{
 		Config: o.loaded.Config,
+		Now:    time.Now(),
 		Probe:  o.status,
 		Health: o.mem.health,
+		Admin:  o.admin.all,
 		Drains: o.mem.drains,
 	})
 }

@@ -41,7 +41,9 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	drains := v.mem.drains.Leave(v.fleet, next, held, now)
 	drains, _ = drains.Adopt(table, unclaimed(next, v.mem.owned), next, now)
 	drains = drains.Finish(unknown, now)
-	future := fleet.Decide(fleet.Input{Config: next, Probe: d.probe, Health: v.mem.health, Drains: drains})
+	future := fleet.Decide(fleet.Input{
+		Config: next, Now: now, Probe: d.probe, Health: v.mem.health, Admin: v.admin, Drains: drains,
+	})
 	plan := api.Plan{Warnings: next.Warnings}
 	for _, c := range reconcile.Plan(desiredTable(future, v.mem, next.Exclusive), table) {
 		plan.Steps = append(plan.Steps, step(c, drains))

@@ -82,6 +82,7 @@ func fixed(old, next *config.Config) error {
 	check("netns", old.NetNS, next.NetNS)
 	check("socket.path", old.SocketPath, next.SocketPath)
 	check("socket.group", old.SocketGroup, next.SocketGroup)
+	check("state_file", old.StateFile, next.StateFile)
 	was, is := old.Userspace, next.Userspace
 	for _, k := range []struct {
 		key     string
@@ -211,6 +212,7 @@ func (o *owner) switchTo(next *loaded) error {
 		o.mem.drains = o.mem.drains.Leave(o.fleet, next.Config, o.held, time.Now())
 	}
 	o.loaded = next
+	o.pruneAdmin()
 	o.keys = make(map[*healthcheck.Probe]string)
 	o.reloadErr = ""
 	o.mirror.setInterval(next.MirrorInterval)

@@ -51,6 +51,7 @@ type rig struct {
 	saves   int
 	saveErr error
 	notices []string
+	admin   fakeStateFile
 }
 
 func newRig(t *testing.T) *rig {
@@ -141,6 +142,7 @@ func (r *rig) run(l *loaded) *process {
 		}},
 		loaded: l,
 		mem:    r.load(),
+		admin:  r.admin.open(),
 		hangup: r.hangup,
 	})
 	if err != nil {

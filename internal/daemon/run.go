@@ -90,6 +90,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	restoreThreads := addThreads(m.threads)
 	defer restoreThreads()
+	admin, closeAdmin, err := openOverrides(cfg.Config, o.Logger)
+	if err != nil {
+		return err
+	}
+	defer joinClose(&err, closeAdmin)
 	listener, err := api.Listen(cfg.SocketPath, gid)
 	if err != nil {
 		return err
@@ -99,7 +104,7 @@ func Run(ctx context.Context, o Options) (err error) {
 
 	d, err := assemble(parts{
 		log: o.Logger, opened: m.opened, name: m.name, reason: m.reason, host: m.host, env: m.env, store: store,
-		notifier: newNotifier(o.Logger), loaded: cfg, mem: mem, hangup: o.Hangup,
+		notifier: newNotifier(o.Logger), loaded: cfg, mem: mem, admin: admin, hangup: o.Hangup,
 	})
 	if err != nil {
 		return err

@@ -105,6 +105,9 @@ func (r *reading) server(k ipvs.ServiceKey, s *fleet.Server, old *ipvs.Destinati
 	a.Present = present
 	a.ConfiguredWeight = s.Configured
 	a.State, a.Reason = string(s.State), s.Reason
+	if o, ok := r.view.admin[key]; ok {
+		a.Admin = adminOf(o, r.now)
+	}
 	if since, ok := r.view.since[key]; ok {
 		a.StateSeconds = r.now.Sub(since.at).Seconds()
 	}

@@ -31,12 +31,16 @@ func (d *Daemon) Status(context.Context) (api.Status, error) {
 		Mirror:          d.mirror.api(now),
 		Foreign:         []string{},
 		Sysctls:         v.loaded.Sysctls,
-		Warnings:        slices.Concat(v.loaded.Warnings, d.adviser.last()),
+		Warnings:        slices.Concat(d.stateWarnings, v.loaded.Warnings, d.adviser.last()),
 	}
 	if d.warnings != nil {
 		s.Warnings = append(s.Warnings, d.warnings()...)
 	}
 	s.Services, s.RealServers = v.counts()
+	s.Overrides = api.Overrides{RealServers: len(v.admin), File: d.owner.admin.path}
+	if v.adminErr != nil {
+		s.Overrides.LastError = v.adminErr.Error()
+	}
 	for _, e := range d.foreign(v) {
 		s.Foreign = append(s.Foreign, e.ServiceKey.String())
 	}
@@ -95,6 +99,12 @@ func count(c *api.Counts, s fleet.State) {
 		c.Down++
 	case fleet.Draining:
 		c.Draining++
+	case fleet.Drained:
+		c.Drained++
+	case fleet.Disabled:
+		c.Disabled++
+	case fleet.Standby:
+		c.Standby++
 	}
 }
 

@@ -18,6 +18,9 @@ type view struct {
 	since     map[ipvs.DestinationKey]since
 	sync      syncState
 	reloadErr string
+	// admin is what operators said, adminErr why it is not written down.
+	admin    fleet.Overrides
+	adminErr error
 	// mem is what lbd remembers, for the plan of a reload.
 	mem *ledger
 }
@@ -190,6 +193,8 @@ func (o *owner) publish() {
 		since:     o.since,
 		sync:      o.sync,
 		reloadErr: o.reloadErr,
+		admin:     o.admin.all,
+		adminErr:  o.admin.err,
 		mem:       o.mem.clone(),
 	}
 	o.view.Store(v)
@@ -204,6 +209,9 @@ func (v *view) status() string {
 	_, servers := v.counts()
 	text := fmt.Sprintf("%d virtual services, %d real servers, %d down, %d draining",
 		len(v.fleet.Services), servers.Total, servers.Down, servers.Draining)
+	if n := servers.Drained + servers.Disabled; n > 0 {
+		text += fmt.Sprintf(", %d drained or disabled", n)
+	}
 	if v.sync.lastErr != nil {
 		text += "; the table does not follow: " + v.sync.lastErr.Error()
 	}

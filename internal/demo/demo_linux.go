@@ -19,6 +19,7 @@ import (
 const config = `# Three real servers behind one address, weights 3:2:1.
 engine: %s
 socket: {path: %s}
+state_file: ""
 virtual_services:
   - name: web
     address: 192.0.2.10:80

@@ -146,6 +146,7 @@ func startFlooded(t *testing.T, l *Lab) (*LBD, error) {
 	lbd := NewLBD(t, l.Balancer, bin, filepath.Join(dir, "lbd.yaml"), dir)
 	config := fmt.Sprintf(`engine: userspace
 socket: {path: %s}
+state_file: ""
 virtual_services:
   - {address: "%s:90", real_servers: [{address: "%v:90"}, {address: "%v:90"}]}
 `, lbd.Socket, VIP4, l.Servers[0].V4, l.Servers[1].V4)

@@ -18,6 +18,7 @@ import (
 
 const moduleConfig = `
 socket: {path: %s}
+state_file: ""
 reconcile_interval: 5s
 sysctls: {expire_nodest_conn: 1}
 virtual_services:

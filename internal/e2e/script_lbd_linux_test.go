@@ -24,11 +24,17 @@ func cmdConfig(s *script, args []string) (string, error) {
 	if s.engine == UserspaceEngine && !engineKey.MatchString(text) {
 		text += "engine: userspace\n" // at the end: errors name lines
 	}
+	if !stateFileKey.MatchString(text) {
+		text += "state_file: " + filepath.Join(s.dir, "state.json") + "\n" // none of the host's
+	}
 	return "", os.WriteFile(s.daemon.Config, []byte(text), 0o644)
 }
 
 // engineKey finds a configuration that names an engine.
 var engineKey = regexp.MustCompile(`(?m)^engine:`)
+
+// stateFileKey finds one that names a state file.
+var stateFileKey = regexp.MustCompile(`(?m)^state_file:`)
 
 func cmdLBD(s *script, args []string) (string, error) {
 	const form = "lbd start [NODE]|kill|stop|hup|run ARGUMENT...|log REGEXP"

@@ -69,7 +69,7 @@ func (s spec) keepalived() string {
 // lbd returns the table as a configuration without checks.
 func (s spec) lbd(socket string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "socket: {path: %s}\nvirtual_services:\n", socket)
+	fmt.Fprintf(&b, "socket: {path: %s}\nstate_file: \"\"\nvirtual_services:\n", socket)
 	s.render(&b,
 		func(vip netip.AddrPort) string {
 			return fmt.Sprintf("  - address: %v\n    scheduler: wlc\n    forwarding: masq\n    real_servers:\n", vip)

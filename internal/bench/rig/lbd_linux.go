@@ -19,7 +19,7 @@ type LBD struct {
 // checks nothing.
 func (l LBD) Config() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "engine: %s\nsocket: {path: %s}\non_exit: clear\nvirtual_services:\n", l.Engine, l.Socket)
+	fmt.Fprintf(&b, "engine: %s\nsocket: {path: %s}\nstate_file: \"\"\non_exit: clear\nvirtual_services:\n", l.Engine, l.Socket)
 	for _, port := range Ports() {
 		fmt.Fprintf(&b, "  - address: %v:%d\n    scheduler: %s\n    scheduler_flags: [%s]\n    forwarding: masq\n    real_servers:\n",
 			VIP(), port, l.Scheduler, l.Flags)

@@ -93,6 +93,7 @@ func (c *churn) write() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `engine: userspace
 socket: {path: %s}
+state_file: ""
 on_exit: clear
 mirror_interval: 100ms
 reconcile_interval: 1s

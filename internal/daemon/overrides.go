@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/memory/state"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// overrides are what operators said of real servers. They belong to the owner,
+// but for what the view has of them: their maps are replaced, never written to.
+type overrides struct {
+	all fleet.Overrides
+	// saved is what the store holds, savedAt since when; stored says that it holds
+	// anything.
+	saved   fleet.Overrides
+	savedAt time.Time
+	// store is nil where nothing is kept; path is its file.
+	store OverrideStore
+	path  string
+	// err is why the store could not be read or written.
+	err error
+}
+
+// kept is what was kept of what operators said before this start.
+type kept struct {
+	// store is nil where nothing is kept, for err if that is not nil.
+	store     OverrideStore
+	overrides state.Overrides
+	warnings  []string
+	err       error
+}
+
+// newOverrides takes over what was kept.
+func newOverrides(k kept, path string) *overrides {
+	s := &overrides{store: k.store, path: path, err: k.err}
+	s.restore(k.overrides, time.Now())
+	return s
+}
+
+// restore takes over what a store held at now.
+func (s *overrides) restore(held state.Overrides, now time.Time) {
+	s.all = make(fleet.Overrides, len(held))
+	for k, o := range held {
+		f := fleet.Override{By: o.By, At: o.At, Configured: o.Configured, Deadline: o.Deadline}
+		if err := f.Mode.UnmarshalText([]byte(o.Mode)); err != nil {
+			continue // of no mode that the store lets through
+		}
+		if w := o.Weight; w != nil {
+			f.Weight = &fleet.WeightOverride{From: w.From, To: w.To, Begun: now.Add(-w.Elapsed), Over: w.Over}
+		}
+		s.all[k] = f
+	}
+	s.saved, s.savedAt = s.all, now
+}
+
+// stored returns what is written down at now.
+func (s *overrides) stored(now time.Time) state.Overrides {
+	out := make(state.Overrides, len(s.all))
+	for k, f := range s.all {
+		o := state.Override{Mode: f.Mode.String(), By: f.By, At: f.At, Configured: f.Configured, Deadline: f.Deadline}
+		if w := f.Weight; w != nil {
+			o.Weight = &state.Weight{From: w.From, To: w.To, Over: w.Over, Elapsed: min(max(now.Sub(w.Begun), 0), w.Over)}
+		}
+		out[k] = o
+	}
+	return out
+}
+
+// settle forgets the weights that have arrived at the configured one.
+func (s *overrides) settle(now time.Time) {
+	var next fleet.Overrides
+	for k, o := range s.all {
+		if w := o.Weight; w == nil || w.To != o.Configured || !w.Next(now).IsZero() {
+			continue
+		}
+		if next == nil {
+			next = cloneMap(s.all)
+		}
+		if o.Weight, o.Configured = nil, 0; o.Zero() {
+			delete(next, k)
+		} else {
+			next[k] = o
+		}
+	}
+	if next != nil {
+		s.all = next
+	}
+}
+
+// save writes down what changed, and with a maximum age of what is in force that
+// lbd is alive, each tenth of it. After an error the next call tries again.
+func (s *overrides) save(maxAge time.Duration, now time.Time) error {
+	s.settle(now)
+	if s.store == nil {
+		return s.err
+	}
+	if s.err == nil && equalOverrides(s.all, s.saved) {
+		if maxAge == 0 || len(s.all) == 0 || now.Sub(s.savedAt) < maxAge/10 {
+			return nil
+		}
+	}
+	s.err = s.store.Save(s.stored(now))
+	if s.err != nil {
+		return fmt.Errorf("admin states not written down: %w", s.err)
+	}
+	s.saved, s.savedAt = s.all, now
+	return nil
+}
+
+// prune forgets what a configuration says otherwise, and returns words about what
+// that was.
+func (s *overrides) prune(c *config.Config) []pruned {
+	weights := make(map[ipvs.DestinationKey]uint32)
+	for i := range c.VirtualServices {
+		vs := &c.VirtualServices[i]
+		for rs := range vs.Servers() {
+			weights[ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}] = rs.Weight
+		}
+	}
+	next := make(fleet.Overrides, len(s.all))
+	var gone []pruned
+	for k, o := range s.all {
+		weight, wanted := weights[k]
+		if !wanted {
+			gone = append(gone, pruned{k, describeOverride(o) + " forgotten: it left the configuration"})
+			continue
+		}
+		if o.Obsolete(weight) {
+			gone = append(gone, pruned{k, fmt.Sprintf("weight %d dropped: the configuration says %d now, and said %d when it was set", o.Weight.To, weight, o.Configured)})
+			o.Weight, o.Configured = nil, 0
+		}
+		if !o.Zero() {
+			next[k] = o
+		}
+	}
+	if len(gone) > 0 {
+		s.all = next
+	}
+	return gone
+}
+
+// pruned is an override that the configuration made obsolete.
+type pruned struct {
+	key  ipvs.DestinationKey
+	what string
+}
+
+// describeOverride says in words what an override does.
+func describeOverride(o fleet.Override) string {
+	text := map[fleet.Mode]string{fleet.ModeDrain: "drain", fleet.ModeDisable: "disable"}[o.Mode]
+	if o.Weight == nil {
+		return text
+	}
+	if text != "" {
+		text += ", "
+	}
+	text += fmt.Sprintf("weight %d", o.Weight.To)
+	return text
+}
+
+// equalOverrides reports whether both say the same.
+func equalOverrides(a, b fleet.Overrides) bool {
+	return maps.EqualFunc(a, b, func(a, b fleet.Override) bool {
+		return sameOverride(a, b) && a.By == b.By && a.At.Equal(b.At) && a.Deadline.Equal(b.Deadline)
+	})
+}
+
+// sameOverride reports whether both decide the same.
+func sameOverride(a, b fleet.Override) bool {
+	if a.Mode != b.Mode || (a.Weight == nil) != (b.Weight == nil) {
+		return false
+	}
+	return a.Weight == nil || a.Configured == b.Configured && a.Weight.From == b.Weight.From && a.Weight.To == b.Weight.To &&
+		a.Weight.Over == b.Weight.Over && a.Weight.Begun.Equal(b.Weight.Begun)
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/memory/files"
+	"github.com/lbd-project/lbd/internal/memory/state"
+)
+
+// openOverrides opens the state file and reads it. One that cannot be used is no
+// reason not to balance: the log and the status tell of it. The error is that
+// another lbd has it, which a person must put right.
+func openOverrides(c *config.Config, log *slog.Logger) (kept, io.Closer, error) {
+	if c.StateFile == "" {
+		return kept{}, io.NopCloser(nil), nil
+	}
+	f, err := state.Open(c.StateFile)
+	var locked *files.LockedError
+	switch {
+	case errors.As(err, &locked):
+		return kept{}, nil, fmt.Errorf("state_file %s: %w: each lbd needs one of its own", c.StateFile, err)
+	case err != nil:
+		err = fmt.Errorf("state_file %s: %w", c.StateFile, err)
+		log.Error("what operators say is not kept over a restart", "err", err)
+		return kept{err: err}, io.NopCloser(nil), nil
+	}
+	k := kept{store: f}
+	k.overrides, k.warnings, k.err = f.Load(c.StateMaxAge)
+	for _, w := range k.warnings {
+		log.Error("part of what operators said is lost", "err", w)
+	}
+	if k.err != nil {
+		log.Error("what operators said before is not known", "err", k.err)
+	}
+	if n := len(k.overrides); n > 0 {
+		log.Info("admin states in force", "real_servers", n, "file", c.StateFile)
+	}
+	return k, f, nil
+}
