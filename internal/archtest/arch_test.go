@@ -47,6 +47,7 @@ var testOnly = []string{
 	"ipvs/ipvstest",
 	"internal/netnstest",
 	"internal/certtest",
+	"internal/checktest",
 	"internal/oracle",
 	"internal/archtest",
 	"internal/e2e",

@@ -1,0 +1,56 @@
+package checktest
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Leaks calls check n times, at most 50 at once, and fails the test if there are
+// more descriptors or goroutines than before once all have returned.
+func Leaks(t testing.TB, n int, check func()) {
+	t.Helper()
+	check() // makes the poller and the like
+	fds, routines := settled(t, 0, 0)
+	var all sync.WaitGroup
+	places := make(chan struct{}, 50)
+	for range n {
+		places <- struct{}{}
+		all.Go(func() {
+			check()
+			<-places
+		})
+	}
+	all.Wait()
+	if f, r := settled(t, fds, routines); f > fds || r > routines {
+		t.Errorf("want %d descriptors and %d goroutines after %d checks as before, got %d and %d", fds, routines, n, f, r)
+	}
+}
+
+// settled counts descriptors and goroutines. It waits, but not for ever, until
+// there are no more than given, or until they do not change: the server's end of
+// a connection takes a moment to close.
+func settled(t testing.TB, fds, routines int) (int, int) {
+	t.Helper()
+	f, r := descriptors(t), runtime.NumGoroutine()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+		f2, r2 := descriptors(t), runtime.NumGoroutine()
+		if fds == 0 && f2 == f && r2 == r || f2 <= fds && r2 <= routines {
+			return f2, r2
+		}
+		f, r = f2, r2
+	}
+	return f, r
+}
+
+func descriptors(t testing.TB) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
