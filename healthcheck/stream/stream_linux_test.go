@@ -1,0 +1,103 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/checktest"
+)
+
+func dial(t *testing.T, ctx context.Context, answer func(net.Conn)) *Conn {
+	t.Helper()
+	to := checktest.Serve(t, checktest.Listen(t), answer)
+	c, err := Dial(ctx, healthcheck.Via{}, healthcheck.Env{}, netip.MustParseAddrPort(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// stay never closes a connection by itself, nor does it read.
+func stay(t *testing.T) func(net.Conn) {
+	return func(net.Conn) { <-t.Context().Done() }
+}
+
+// TestFinishBounded ends with a server that does not close, and in time for the
+// deadline, which a check that passed must not miss by its own politeness.
+func TestFinishBounded(t *testing.T) {
+	for name, answer := range map[string]func(net.Conn){
+		"stays": stay(t), "endless": checktest.Endless(strings.Repeat("x", 4096)),
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		begun := time.Now()
+		if err := dial(t, ctx, answer).Finish(ctx); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("%s: took %v", name, took)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	c := dial(t, ctx, stay(t))
+	time.Sleep(100 * time.Millisecond)
+	c.Finish(ctx)
+	if err := ctx.Err(); err != nil {
+		t.Errorf("finished after the deadline")
+	}
+}
+
+// TestHangup has the server close first where it wants to.
+func TestHangup(t *testing.T) {
+	c := dial(t, t.Context(), func(c net.Conn) { io.WriteString(c, "221 bye\r\n") })
+	c.Hangup(t.Context())
+	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("want EOF after Hangup, got %d, %v", n, err)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	c := dial(t, t.Context(), checktest.Reset)
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Read(make([]byte, 1))
+	if got := Explain(err).Error(); got != "read: connection reset by peer" {
+		t.Errorf("reset: got %q", got)
+	}
+	if got := Explain(io.EOF).Error(); got != "the target closed the connection: EOF" {
+		t.Errorf("EOF: got %q", got)
+	}
+	own := errors.New("own")
+	if got := Explain(own); got != own {
+		t.Errorf("other: got %v", got)
+	}
+}
+
+func TestShare(t *testing.T) {
+	if got := Share(t.Context(), time.Second); got != time.Second {
+		t.Errorf("no deadline: want 1s, got %v", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if got := Share(ctx, time.Second); got != time.Second {
+		t.Errorf("an hour: want 1s, got %v", got)
+	}
+	if got := Share(ctx, 2*time.Hour); got > 30*time.Minute || got < 20*time.Minute {
+		t.Errorf("an hour: want about half of it, got %v", got)
+	}
+	ended, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Hour))
+	defer cancel()
+	if got := Share(ended, time.Second); got != 0 {
+		t.Errorf("over: want 0, got %v", got)
+	}
+}
