@@ -15,8 +15,13 @@
 //	…
 //	err = m.Run(ctx)
 //
-// A probe that fails from some moment on is Down at the latest Fall x Interval +
-// Timeout later: jitter only ever shortens the interval.
+// A target that fails from some moment on is Down at the latest Fall x Interval +
+// Timeout later, whatever its state was: jitter only ever shortens an interval,
+// Fast is none that is longer, and Down counts only while the probe is Down. Lag
+// of the Monitor itself comes on top; see Stats.
+//
+// A Result may carry Advice, such as a weight, and a Warning. A Rule makes one
+// state of those of several probes. Via says how the packets of a probe leave.
 //
 // TCP probes need Linux and no privilege; another network namespace needs
 // CAP_SYS_ADMIN, which is up to Env.Enter.

@@ -13,23 +13,28 @@ import (
 	"time"
 )
 
+// enterAtOnce is how many sockets are made at once in another namespace: each
+// takes a thread for that long, and more than a processor each make none faster.
+const enterAtOnce = 4
+
 // Options are what a Monitor is made of. The zero value is usable.
 type Options struct {
 	// Env is handed to every checker.
 	Env Env
-	// Logger gets state changes at Debug (whoever knows the services logs them
+	// Logger gets changes at Debug (whoever knows the services logs them
 	// better) and broken checkers at Error; nil discards.
 	Logger *slog.Logger
-	// Notify is told of state changes, one call at a time, in order for each
-	// probe. It may block without delaying any probe, but must return once the
-	// context of Run is done. When it falls behind, it gets the newest state of
+	// Notify is told of changes of a probe's State, Advice or Warning, and of its
+	// first result, one call at a time, in order for each probe. It may block without delaying any probe, but must return once the
+	// context of Run is done. When it falls behind, it gets the newest status of
 	// a probe and not each one in between. A call that had begun when Set
 	// removed its probe goes on; none begins later. So compare
 	// Change.Generation with Monitor.Status, or only take the call as a reason
 	// to look there. Nil means nobody is told.
 	Notify func(Change)
-	// Parallel bounds how many probes run at once; the others wait in line. 0
-	// means no bound but that of one run for each probe.
+	// Parallel bounds how many probes run at once; the others wait in line. A
+	// run that ignores its deadline gives its place away. 0 means no bound but
+	// that of one run for each probe.
 	Parallel int
 }
 
@@ -59,7 +64,7 @@ type Monitor struct {
 	queue queue
 	// ready are the probes that wait for one of the Parallel places.
 	ready []*probe
-	// dirty are the probes whose state Notify has to hear of.
+	// dirty are the probes that Notify or the log has to hear of.
 	dirty []*probe
 	stats counters
 }
@@ -78,6 +83,8 @@ type probe struct {
 	// in the queue.
 	due   time.Time
 	index int
+	// interval is the one that due was set by.
+	interval time.Duration
 	// firstStep is the time between the first two starts, which brings the
 	// probe from the crowded first moments to its own phase.
 	firstStep time.Duration
@@ -91,9 +98,10 @@ type probe struct {
 	begun  time.Time
 	cancel context.CancelFunc
 
-	// queued is while in dirty; told is the state that Notify heard of last.
-	queued bool
-	told   State
+	// queued is while in dirty; told is what Notify heard of last. complaint is
+	// until the log says that the checker ignores its deadline.
+	queued, complaint bool
+	told              news
 }
 
 // New returns a Monitor without probes. It does nothing before Run.
@@ -110,6 +118,7 @@ func New(o Options) *Monitor {
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
+	m.opts.Env.gate = make(chan struct{}, enterAtOnce)
 	return m
 }
 
@@ -144,7 +153,7 @@ func (m *Monitor) Set(probes []Probe) error {
 	for _, p := range fresh {
 		m.probes[p.key] = p
 		p.status.Generation = m.generation
-		if p.status.State == Pending {
+		if p.status.Checks == 0 {
 			p.status.Since = now
 		}
 		m.tell(p)
@@ -171,7 +180,7 @@ func (m *Monitor) prepare(probes []Probe) (wanted map[string]bool, fresh []*prob
 			continue
 		}
 		wanted[key] = true
-		if err := pr.Timing.check(); err != nil {
+		if err := pr.check(); err != nil {
 			errs = append(errs, fmt.Errorf("probe %s: %w", key, err))
 			continue
 		}
@@ -183,7 +192,10 @@ func (m *Monitor) prepare(probes []Probe) (wanted map[string]bool, fresh []*prob
 			errs = append(errs, fmt.Errorf("probe %s: %w", key, err))
 			continue
 		}
-		fresh = append(fresh, &probe{Probe: pr, key: key, checker: c, index: -1, first: true})
+		p := &probe{Probe: pr, key: key, checker: c, index: -1, first: true}
+		p.status.State = pr.Start
+		p.told = p.status.news()
+		fresh = append(fresh, p)
 	}
 	return wanted, fresh, errors.Join(errs...)
 }
@@ -199,7 +211,7 @@ func (m *Monitor) inherit(fresh []*probe) {
 		}
 	}
 	for _, p := range fresh {
-		if old := latest[p.subject()]; old != nil {
+		if old := latest[p.subject()]; old != nil && old.status.Checks > 0 {
 			p.status = old.status
 			p.status.Streak = 0
 		}
@@ -207,7 +219,13 @@ func (m *Monitor) inherit(fresh []*probe) {
 }
 
 // subject is what the probe looks at and how, without its timing.
-func (p *probe) subject() string { return p.Method.Key() + " " + p.Target.String() }
+func (p *probe) subject() string {
+	s := p.Method.Key() + " " + p.Target.String()
+	if p.Advisory {
+		s += " advisory"
+	}
+	return s
+}
 
 // remove takes p out and stops its run. The caller holds mu.
 func (m *Monitor) remove(p *probe) {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -263,6 +266,91 @@ func TestMonitorParallel(t *testing.T) {
 		stop()
 		if s := m.Stats(); s.Running != 0 {
 			t.Errorf("want nothing running after Run, got %+v", s)
+		}
+	})
+}
+
+// TestMonitorParallelStuck has checkers that ignore their deadline in every place
+// there is: the others run all the same.
+func TestMonitorParallelStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Options{Parallel: 2})
+		release := make(chan struct{})
+		stuck := func(context.Context) (Result, error) {
+			<-release
+			return Result{}, nil
+		}
+		s1, s2 := &fake{name: "s1", check: stuck}, &fake{name: "s2", check: stuck}
+		good := &fake{name: "good"}
+		set(t, m, s1, s2)
+		stop := run(t, m)
+		time.Sleep(100 * time.Millisecond)
+		set(t, m, s1, s2, good)
+		time.Sleep(20 * time.Second)
+		if s := wantState(t, m, good, Up); s.Checks < 15 {
+			t.Errorf("good: want it checked, got %d checks in 20 s", s.Checks)
+		}
+		wantState(t, m, s1, Down)
+		wantState(t, m, s2, Down)
+		close(release)
+		time.Sleep(10 * time.Second)
+		wantState(t, m, s1, Up)
+		wantState(t, m, s2, Up)
+		if s := m.Stats(); s.Running > 2 {
+			t.Errorf("want 2 places, got %+v", s)
+		}
+		stop()
+		if s := m.Stats(); s.Running != 0 {
+			t.Errorf("want nothing running after Run, got %+v", s)
+		}
+	})
+}
+
+// hungLog is a log handler that hangs, as one does whose reader is stopped.
+type hungLog struct {
+	slog.Handler
+	release chan struct{}
+	mu      sync.Mutex
+	said    []string
+}
+
+func (h *hungLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *hungLog) Handle(_ context.Context, r slog.Record) error {
+	<-h.release
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.said = append(h.said, r.Message)
+	return nil
+}
+
+// TestMonitorHungLogDelaysNobody: a scheduler that logs by itself stands still
+// with the log (D26: keepalived#1955).
+func TestMonitorHungLogDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hungLog{release: make(chan struct{})}
+		m := New(Options{Logger: slog.New(h)})
+		stuck := &fake{name: "stuck", check: func(context.Context) (Result, error) {
+			<-h.release
+			return Result{}, nil
+		}}
+		flap := &fake{name: "flap", check: script("+---++---++---++-")}
+		set(t, m, stuck, flap)
+		run(t, m)
+		time.Sleep(30 * time.Second)
+		if age := time.Since(m.Stats().LastTick); age > maxIdle {
+			t.Errorf("the scheduler stands still for %v", age)
+		}
+		if s := wantState(t, m, flap, Down); s.Checks < 30 {
+			t.Errorf("want 30 checks, got %d", s.Checks)
+		}
+		wantState(t, m, stuck, Down)
+		close(h.release)
+		synctest.Wait()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !slices.Contains(h.said, "checker ignores its deadline") || !slices.Contains(h.said, "probe changed") {
+			t.Errorf("want both told in the end, got %q", h.said)
 		}
 	})
 }

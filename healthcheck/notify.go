@@ -1,10 +1,13 @@
 package healthcheck
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
-// tell has Notify hear of the state of p. The caller holds mu.
+// tell has Notify hear of what is new about p. The caller holds mu.
 func (m *Monitor) tell(p *probe) {
-	if m.opts.Notify == nil || p.queued || p.status.State == p.told {
+	if p.queued || p.status.news() == p.told && !p.complaint {
 		return
 	}
 	p.queued = true
@@ -12,9 +15,9 @@ func (m *Monitor) tell(p *probe) {
 	signal(m.changed)
 }
 
-// deliver calls Notify until ctx is done. It is apart from the probes, so that a
-// Notify that hangs delays no check; and each probe is in dirty once at most, so
-// that the queue stays bounded.
+// deliver logs and calls Notify until ctx is done. It is apart from the probes, so
+// that a Notify or a log that hangs delays no check; and each probe is in dirty
+// once at most, so that the queue stays bounded.
 func (m *Monitor) deliver(ctx context.Context) {
 	for {
 		select {
@@ -27,13 +30,29 @@ func (m *Monitor) deliver(ctx context.Context) {
 			if !ok {
 				break
 			}
-			m.opts.Notify(c)
+			if c.complaint {
+				m.log.Error("checker ignores its deadline", "check", c.Key, "timeout", c.timeout)
+			}
+			if !c.changed {
+				continue
+			}
+			m.log.Debug("probe changed", "check", c.Key, "state", c.State, "err", c.LastErr)
+			if m.opts.Notify != nil {
+				m.opts.Notify(c.Change)
+			}
 		}
 	}
 }
 
+// delivery is a Change, if something changed, and what the log is to say.
+type delivery struct {
+	Change
+	changed, complaint bool
+	timeout            time.Duration
+}
+
 // nextChange takes the next change out of dirty.
-func (m *Monitor) nextChange() (Change, bool) {
+func (m *Monitor) nextChange() (delivery, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(m.dirty) > 0 {
@@ -41,12 +60,15 @@ func (m *Monitor) nextChange() (Change, bool) {
 		m.dirty[0] = nil
 		m.dirty = m.dirty[1:]
 		p.queued = false
-		// A probe that went back to the state that Notify knows is no news.
-		if p.removed || p.status.State == p.told {
+		// A probe that went back to what Notify knows is no news.
+		d := delivery{changed: p.status.news() != p.told, complaint: p.complaint}
+		if p.removed || !d.changed && !d.complaint {
 			continue
 		}
-		p.told = p.status.State
-		return Change{Key: p.key, Status: p.status}, true
+		p.told, p.complaint = p.status.news(), false
+		d.Change = Change{Key: p.key, Status: p.status}
+		d.timeout = p.Timeout
+		return d, true
 	}
-	return Change{}, false
+	return delivery{}, false
 }

@@ -1,7 +1,6 @@
 package healthcheck
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,7 @@ func (m *Monitor) check(ctx context.Context, p *probe) (r Result, err error) {
 	return p.checker.Check(ctx)
 }
 
-// finish takes the result of a run and gives its place to the next in line. end
+// finish takes the result of a run and gives its place away. end
 // says whether the run's context was over by then, and why.
 func (m *Monitor) finish(run context.Context, p *probe, r Result, err, end error) {
 	m.mu.Lock()
@@ -79,13 +78,18 @@ func (m *Monitor) finish(run context.Context, p *probe, r Result, err, end error
 	default:
 		m.record(p, r, err, now)
 	}
-	if p.late && !p.removed {
-		p.due = now
-		heap.Fix(&m.queue, p.index)
-		signal(m.wake)
+	if !p.removed {
+		m.pace(p, now)
 	}
+	overran := p.overran
 	p.late, p.overran = false, false
+	if !overran {
+		m.release(run, now)
+	}
+}
 
+// release gives the place of a run to the next in line. The caller holds mu.
+func (m *Monitor) release(run context.Context, now time.Time) {
 	if len(m.ready) == 0 || run.Err() != nil {
 		m.stats.running--
 		return
@@ -102,8 +106,6 @@ func (m *Monitor) record(p *probe, r Result, err error, now time.Time) {
 	if err != nil {
 		m.stats.failures++
 	}
-	if p.status.add(p.Timing, r, err, now) {
-		m.log.Debug("probe changed its state", "check", p.key, "state", p.status.State, "err", err)
-		m.tell(p)
-	}
+	p.status.add(&p.Probe, r, err, now)
+	m.tell(p)
 }

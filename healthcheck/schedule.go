@@ -91,12 +91,13 @@ func (m *Monitor) visit(ctx context.Context, p *probe, now time.Time) {
 		// The checker broke its contract. It must not hide a dead server: each
 		// interval counts as a failure until it returns.
 		if !p.overran {
-			p.overran = true
-			m.log.Error("checker ignores its deadline", "check", p.key, "timeout", p.Timeout)
+			p.overran, p.complaint = true, true
+			// Nor must it keep those from running that wait for its place.
+			m.release(ctx, now)
 		}
 		m.record(p, Result{Latency: now.Sub(p.begun)}, errOverrun, now)
 		p.due = m.next(p, now)
-	case p.waiting, late > p.Interval:
+	case p.waiting, late > p.interval:
 		// A missed start is not made up for: after a stall of the host all of
 		// them would come at once. The next slot is an interval away at most.
 		m.stats.skipped++
@@ -115,20 +116,69 @@ func (m *Monitor) visit(ctx context.Context, p *probe, now time.Time) {
 // probe's own phase, which a hash of the key spreads evenly over the interval.
 func (m *Monitor) enqueue(p *probe, now time.Time, n int) {
 	phase := float64(maphash.String(m.seed, p.key)>>11) / (1 << 53)
-	window := min(p.Interval, time.Duration(n)*startGap)
+	p.interval = p.wanted()
+	window := min(p.interval, time.Duration(n)*startGap)
 	p.due = now.Add(time.Duration(phase * float64(window)))
-	p.firstStep = time.Duration(phase * float64(p.Interval-window))
+	p.firstStep = time.Duration(phase * float64(p.interval-window))
 	heap.Push(&m.queue, p)
 }
 
 // next returns the start that follows p.due.
 func (m *Monitor) next(p *probe, now time.Time) time.Time {
-	step := p.Interval - time.Duration(jitter*m.random()*float64(p.Interval))
+	p.interval = p.wanted()
+	step := m.shorten(p.interval, jitter)
 	if p.first {
 		p.first = false
 		step = p.firstStep
 	}
-	return slotAfter(p.due, step, p.Interval, now)
+	return slotAfter(p.due, step, p.interval, now)
+}
+
+// wanted returns the interval that the state of p asks for.
+func (p *probe) wanted() time.Duration {
+	switch s := &p.status; {
+	case p.Advisory:
+	case s.turning():
+		if p.Fast > 0 {
+			return p.Fast
+		}
+	case s.State == Down && p.Timing.Down > 0:
+		return p.Timing.Down
+	}
+	return p.Interval
+}
+
+// shorten takes up to a part of d off at random.
+func (m *Monitor) shorten(d time.Duration, part float64) time.Duration {
+	return d - time.Duration(part*m.random()*float64(d))
+}
+
+// pace moves the next start of p, whose run has ended, where that run was late or
+// its result asks for another interval.
+func (m *Monitor) pace(p *probe, now time.Time) {
+	before, wanted := p.interval, p.wanted()
+	due := p.due
+	switch {
+	case wanted < before:
+		due = p.scheduled.Add(m.shorten(wanted, jitter))
+		if due.After(p.due) {
+			due = p.due
+		}
+	case wanted > before:
+		// Many probes may have changed their state together. They must not stay
+		// together, so they go on at random between the old rhythm and the new.
+		due = p.scheduled.Add(before + m.shorten(wanted-before, 1))
+	case p.late:
+		due = now
+	default:
+		return
+	}
+	if due.Before(now) {
+		due = now
+	}
+	p.interval, p.due = wanted, due
+	heap.Fix(&m.queue, p.index)
+	signal(m.wake)
 }
 
 // slotAfter returns due+step, or the first whole interval after it that a tick

@@ -1,6 +1,7 @@
 package healthcheck
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -59,8 +60,16 @@ func (t Timing) check() error {
 	return nil
 }
 
+// check says what is wrong with the probe, apart from its method and target.
+func (p *Probe) check() error {
+	if p.Advisory && p.Start == Down {
+		return errors.New("an advisory probe cannot start down")
+	}
+	return p.Timing.check()
+}
+
 // add takes one result into the history and reports whether the state changed.
-func (s *Status) add(t Timing, r Result, err error, now time.Time) bool {
+func (s *Status) add(p *Probe, r Result, err error, now time.Time) bool {
 	healthy := err == nil
 	if s.Streak > 0 && healthy != (s.LastErr == nil) {
 		s.Streak = 0
@@ -70,13 +79,18 @@ func (s *Status) add(t Timing, r Result, err error, now time.Time) bool {
 	if !healthy {
 		s.Failures++
 	}
+	r.Detail, r.Warning, r.Advice = Printable(r.Detail), Printable(r.Warning), r.Advice.clean()
 	s.Last, s.LastErr, s.LastTime = r, err, now
+	s.listen(p.Advisory, healthy)
 
 	next := s.State
 	switch {
-	case healthy && (s.State == Pending || s.Streak >= t.Rise):
+	case p.Advisory && healthy:
 		next = Up
-	case !healthy && (s.State == Pending || s.Streak >= t.Fall):
+	case p.Advisory:
+	case healthy && (s.State == Pending || s.Streak >= p.Rise):
+		next = Up
+	case !healthy && (s.State == Pending || s.Streak >= p.Fall):
 		next = Down
 	}
 	if next == s.State {
@@ -84,4 +98,39 @@ func (s *Status) add(t Timing, r Result, err error, now time.Time) bool {
 	}
 	s.State, s.Since = next, now
 	return true
+}
+
+// listen takes in what the last result says beyond healthy or not.
+func (s *Status) listen(advisory, healthy bool) {
+	switch {
+	case advisory && healthy:
+		s.Advice = s.Advice.merge(s.Last.Advice)
+	case advisory: // the agent is gone; what it said last holds
+	case healthy:
+		s.Advice = s.Last.Advice
+	default:
+		s.Advice = Advice{}
+	}
+	if healthy || s.Last.Warning != "" {
+		s.Warning = s.Last.Warning
+	}
+}
+
+// turning reports whether the last results disagree with the state.
+func (s *Status) turning() bool {
+	return s.Streak > 0 && s.State != Pending && (s.LastErr == nil) != (s.State == Up)
+}
+
+// news is the part of a Status whose changes Notify hears of.
+type news struct {
+	state   State
+	advice  Advice
+	warning string
+	// known is from the first result on: a probe that starts up or down may
+	// have no other change.
+	known bool
+}
+
+func (s *Status) news() news {
+	return news{s.State, s.Advice, s.Warning, s.Checks > 0}
 }

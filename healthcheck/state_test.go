@@ -2,6 +2,7 @@ package healthcheck
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestStatusAdd(t *testing.T) {
 			for _, c := range tt.results {
 				before := s
 				now = now.Add(time.Second)
-				changed := s.add(timing, Result{Detail: string(c)}, resultError(c), now)
+				changed := s.add(&Probe{Timing: timing}, Result{Detail: string(c)}, resultError(c), now)
 				got.WriteString(s.State.String()[:1])
 				if want := s.State != before.State; changed != want {
 					t.Errorf("after %d results: want changed %v, got %v", s.Checks, want, changed)
@@ -76,11 +77,115 @@ func TestStatusAddExact(t *testing.T) {
 			result := map[State]rune{Up: '-', Down: '+'}[from]
 			results := 0
 			for s.State == from && results < 10 {
-				s.add(timing, Result{}, resultError(result), time.Time{})
+				s.add(&Probe{Timing: timing}, Result{}, resultError(result), time.Time{})
 				results++
 			}
 			if results != n || s.Streak != n {
 				t.Errorf("from %v with %d: changed after %d results, streak %d", from, n, results, s.Streak)
+			}
+		}
+	}
+}
+
+// TestStatusAddComplete plays every sequence of eight results to every rise, fall
+// and start state, and compares with the definition: a state begins with as many
+// equal results in a row as it needs, or the first of all where nothing is known.
+func TestStatusAddComplete(t *testing.T) {
+	const length = 8
+	for _, start := range []State{Pending, Up, Down} {
+		for rise := 1; rise <= 4; rise++ {
+			for fall := 1; fall <= 4; fall++ {
+				p := &Probe{Timing: Timing{Rise: rise, Fall: fall, Start: start}}
+				for bits := range 1 << length {
+					results := strings.NewReplacer("0", "-", "1", "+").Replace(fmt.Sprintf("%0*b", length, bits))
+					s := Status{State: start}
+					want := start
+					for i, c := range results {
+						s.add(p, Result{}, resultError(c), time.Time{})
+						switch so := results[:i+1]; {
+						case start == Pending && so == "+", strings.HasSuffix(so, strings.Repeat("+", rise)):
+							want = Up
+						case start == Pending && so == "-", strings.HasSuffix(so, strings.Repeat("-", fall)):
+							want = Down
+						}
+						if s.State != want {
+							t.Fatalf("start %v, rise %d, fall %d, %s: want %v, got %v", start, rise, fall, results[:i+1], want, s.State)
+						}
+						turning := map[State]rune{Up: '-', Down: '+'}[want] == c
+						if s.turning() != turning {
+							t.Fatalf("start %v, rise %d, fall %d, %s: want turning %v", start, rise, fall, results[:i+1], turning)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestStatusAddAdvisory does the same to an advisory probe: up from the first
+// answer on, never down.
+func TestStatusAddAdvisory(t *testing.T) {
+	for _, start := range []State{Pending, Up} {
+		p := &Probe{Advisory: true, Timing: Timing{Rise: 3, Fall: 1, Start: start}}
+		for bits := range 1 << 6 {
+			results := strings.NewReplacer("0", "-", "1", "+").Replace(fmt.Sprintf("%06b", bits))
+			s := Status{State: start}
+			for i, c := range results {
+				s.add(p, Result{}, resultError(c), time.Time{})
+				want := start
+				if strings.Contains(results[:i+1], "+") {
+					want = Up
+				}
+				if s.State != want || (s.LastErr != nil) != (c == '-') {
+					t.Fatalf("start %v, %s: want %v, got %v, %v", start, results[:i+1], want, s.State, s.LastErr)
+				}
+			}
+		}
+	}
+}
+
+// TestStatusAddAdvice has a target that speaks, is silent and fails. The weight
+// of a script that is killed again and again must not add up.
+func TestStatusAddAdvice(t *testing.T) {
+	weight := func(v uint32) Advice { return Advice{Weight: Weight{WeightAbsolute, v}} }
+	type step struct {
+		says   Advice
+		warns  string
+		failed bool
+		// checked and advisory are the advice that counts then.
+		checked, advisory Advice
+		warning           string
+	}
+	steps := []step{
+		{says: weight(5), checked: weight(5), advisory: weight(5)},
+		{says: weight(5), checked: weight(5), advisory: weight(5)},
+		{failed: true, advisory: weight(5)},
+		{says: weight(9), failed: true, advisory: weight(5)},
+		{says: weight(7), warns: "soon", checked: weight(7), advisory: weight(7), warning: "soon"},
+		{failed: true, advisory: weight(7), warning: "soon"},
+		{failed: true, warns: "now", advisory: weight(7), warning: "now"},
+		{says: Advice{Admin: SaysDrain}, checked: Advice{Admin: SaysDrain}, advisory: Advice{Weight{WeightAbsolute, 7}, NoVerdict, SaysDrain, ""}},
+		{says: Advice{Health: SaysDown, Reason: "disk\nfull"}, checked: Advice{Health: SaysDown, Reason: "disk full"}, advisory: Advice{Weight{WeightAbsolute, 7}, SaysDown, SaysDrain, "disk full"}},
+		{advisory: Advice{Weight{WeightAbsolute, 7}, SaysDown, SaysDrain, "disk full"}},
+	}
+	for _, advisory := range []bool{false, true} {
+		p := &Probe{Advisory: advisory, Timing: Timing{Rise: 1, Fall: 1}}
+		var s Status
+		for i, st := range steps {
+			var err error
+			if st.failed {
+				err = errFake
+			}
+			s.add(p, Result{Advice: st.says, Warning: st.warns}, err, time.Time{})
+			want := st.checked
+			if advisory {
+				want = st.advisory
+			}
+			if diff := cmp.Diff(want, s.Advice); diff != "" {
+				t.Errorf("advisory %v, step %d (-want +got):\n%s", advisory, i, diff)
+			}
+			if s.Warning != st.warning {
+				t.Errorf("advisory %v, step %d: want warning %q, got %q", advisory, i, st.warning, s.Warning)
 			}
 		}
 	}

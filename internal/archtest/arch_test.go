@@ -19,6 +19,7 @@ var layers = map[string]int{
 	"internal/version": 0,
 	"internal/flow":    0,
 	"internal/netns":   0,
+	"internal/command": 0,
 
 	"ipvs":               1,
 	"healthcheck":        1,

@@ -158,8 +158,11 @@ type Quorum struct {
 // configured weight.
 type RealServer struct {
 	ipvs.Destination
-	// Probes must all pass; empty means always up.
+	// Probes are the checks, and the Advisory ones, which say something of the
+	// weight but nothing of health. Without a check the server is always up.
 	Probes []healthcheck.Probe
+	// Rule says which checks must pass, by their index in Probes; nil for all.
+	Rule *healthcheck.Rule
 	// OnFailure is quiesce or remove.
 	OnFailure OnFailure
 	// DrainTimeout bounds the drain when the server leaves the config.

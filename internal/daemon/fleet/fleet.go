@@ -143,8 +143,10 @@ func Decide(in Input) *Fleet {
 type decider struct {
 	Input
 	fleet *Fleet
-	// servers are those of the service at hand, kept for their memory.
-	servers []candidate
+	// servers are those of the service at hand, statuses those of the probes of
+	// the server at hand. Both are kept for their memory.
+	servers  []candidate
+	statuses []healthcheck.Status
 }
 
 // candidate is a server of the configuration while it is decided about.

@@ -7,7 +7,7 @@ import (
 	"github.com/lbd-project/lbd/internal/config"
 )
 
-// health is what the checks say of a server.
+// health is what the checks and the agent say of a server.
 type health struct {
 	state  State
 	reason string
@@ -17,35 +17,98 @@ type health struct {
 
 func (h health) down() bool { return h.state == Down }
 
-// judge turns the states of all probes of a server into its own. A pending probe
-// counts as what the server was before.
+// judge turns the states of all probes of a server into its own. What is not known
+// yet counts as what the server was before. An agent can take a server down but
+// never lift what a check says.
 func (d *decider) judge(rs *config.RealServer, wasDown bool) health {
-	if len(rs.Probes) == 0 {
-		return health{state: Unchecked, reason: "no check"}
-	}
-	pending := false
+	d.statuses = d.statuses[:0]
 	for i := range rs.Probes {
-		p := &rs.Probes[i]
-		st := d.Probe(p)
-		switch st.State {
-		case healthcheck.Down:
-			if st.LastErr == nil {
-				return health{
-					state:    Down,
-					reason:   fmt.Sprintf("failed: %s: recovering, passed %d of %d", Label(*p), st.Streak, p.Rise),
-					unproven: st.Failures == 0,
-				}
-			}
-			return health{state: Down, reason: fmt.Sprintf("failed: %s: %v", Label(*p), st.LastErr)}
-		case healthcheck.Pending:
-			pending = true
+		d.statuses = append(d.statuses, d.Probe(&rs.Probes[i]))
+	}
+	h := d.check(rs, wasDown)
+	if h.down() {
+		return h
+	}
+	for i := range rs.Probes {
+		p, st := &rs.Probes[i], &d.statuses[i]
+		switch {
+		case st.Advice.Health == healthcheck.SaysDown:
+			return health{state: Down, reason: "failed: " + says(p, st, "down")}
+		case p.Advisory && wasDown && st.Checks == 0:
+			return health{state: Down, reason: "failed before; no word of " + Label(*p) + " yet"}
 		}
 	}
+	return h
+}
+
+// check judges by the checks alone.
+func (d *decider) check(rs *config.RealServer, wasDown bool) health {
+	state, checked := d.evaluate(rs)
 	switch {
-	case pending && wasDown:
+	case !checked:
+		return health{state: Unchecked, reason: "no check"}
+	case state == healthcheck.Down:
+		return d.failure(rs)
+	case state == healthcheck.Pending && wasDown:
 		return health{state: Down, reason: "failed before; no result of a check yet"}
-	case pending:
+	case state == healthcheck.Pending:
 		return health{state: Pending, reason: "no result of a check yet, counts as up"}
 	}
 	return health{state: Up, reason: "healthy"}
+}
+
+// evaluate returns what the rule makes of the checks, and whether there are any.
+func (d *decider) evaluate(rs *config.RealServer) (state healthcheck.State, checked bool) {
+	if rs.Rule != nil {
+		return rs.Rule.Eval(func(i int) healthcheck.State { return d.statuses[i].State }), true
+	}
+	state = healthcheck.Up
+	for i := range rs.Probes {
+		if rs.Probes[i].Advisory {
+			continue
+		}
+		checked = true
+		switch d.statuses[i].State {
+		case healthcheck.Down:
+			return healthcheck.Down, true
+		case healthcheck.Pending:
+			state = healthcheck.Pending
+		}
+	}
+	return state, checked
+}
+
+// failure says which check took a server down: the first one that is.
+func (d *decider) failure(rs *config.RealServer) health {
+	h := health{state: Down, reason: "failed", unproven: true}
+	for i := range rs.Probes {
+		p, st := &rs.Probes[i], &d.statuses[i]
+		if p.Advisory || st.State != healthcheck.Down {
+			continue
+		}
+		if h.reason == "failed" {
+			h.reason = failure(p, st)
+		}
+		h.unproven = h.unproven && st.Failures == 0
+	}
+	return h
+}
+
+func failure(p *healthcheck.Probe, st *healthcheck.Status) string {
+	switch {
+	case st.LastErr != nil:
+		return fmt.Sprintf("failed: %s: %v", Label(*p), st.LastErr)
+	case st.Checks == 0 && st.Streak == 0:
+		return fmt.Sprintf("down until its checks pass: %s: no result yet", Label(*p))
+	}
+	return fmt.Sprintf("failed: %s: recovering, passed %d of %d", Label(*p), st.Streak, p.Rise)
+}
+
+// says prints what a probe says of its target, with the target's own reason.
+func says(p *healthcheck.Probe, st *healthcheck.Status, what string) string {
+	text := Label(*p) + " says " + what
+	if st.Advice.Reason != "" {
+		text += " (" + st.Advice.Reason + ")"
+	}
+	return text
 }

@@ -32,6 +32,8 @@ func (d *decider) weigh(rs *config.RealServer, o Override) weights {
 		d.override(&w, o)
 	}
 	w.counted = w.weight
+	d.advise(&w, rs, o.Weight != nil && !o.Obsolete(rs.Weight))
+	w.most = max(w.most, w.weight)
 	return w
 }
 

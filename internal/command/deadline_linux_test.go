@@ -1,0 +1,283 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tag is a text that marks the processes of the test by their environment.
+func tag(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), os.Getpid()) }
+
+// tagged returns the command lines of the processes with a tag, by pid. What got
+// SIGKILL a moment ago and is not reaped yet has no environment.
+func tagged(t *testing.T, tag string) map[int]string {
+	t.Helper()
+	found := make(map[int]string)
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		env, err := os.ReadFile(dir + "/environ")
+		if err != nil || !bytes.Contains(env, []byte("TAG="+tag+"\x00")) {
+			continue
+		}
+		line, _ := os.ReadFile(dir + "/cmdline")
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		found[pid] = string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
+	}
+	return found
+}
+
+// noChildren fails the test if this process has a child, dead or alive.
+func noChildren(t *testing.T) {
+	t.Helper()
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if !errors.Is(err, unix.ECHILD) {
+		t.Errorf("want no child, got one (%v, signal %d)", err, info.Signo)
+	}
+}
+
+func TestRunDeadline(t *testing.T) {
+	for name, tt := range map[string]struct{ script, signal string }{
+		"heeds":          {"exec sleep 300", "SIGTERM"},
+		"exits well":     {"trap 'exit 0' TERM; while :; do sleep 0.01; done", "SIGTERM"},
+		"exits dynamic":  {"trap 'exit 200' TERM; while :; do sleep 0.01; done", "SIGTERM"},
+		"ignores":        {"trap '' TERM; while :; do sleep 300; done", "SIGKILL"},
+		"stopped":        {"kill -STOP $$", "SIGKILL"},
+		"a tree":         {"(sleep 300; :) & (sleep 300 & wait) & sleep 300 | sleep 300; :", "SIGTERM"},
+		"stubborn child": {"sh -c 'trap \"\" TERM; sleep 300; :' & wait", "SIGTERM"},
+		"floods":         {"exec yes", "SIGTERM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := shell(t, "echo begun; "+tt.script, "TAG="+tag(t))
+			begun := time.Now()
+			r, err := c.Run(within(t, 100*time.Millisecond))
+			took := time.Since(begun)
+			want := "run /bin/sh: ended by " + tt.signal + ": context deadline exceeded"
+			if err == nil || err.Error() != want || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("want %q, got %v", want, err)
+			}
+			if !strings.HasPrefix(string(r.Output), "begun\n") || r.Code != 0 {
+				t.Errorf("want the output and no exit status, got %+v", r)
+			}
+			// The upper bound is loose for busy machines; 300 s is what it would
+			// be without the kill.
+			if took < 100*time.Millisecond || took > 10*time.Second {
+				t.Errorf("returned after %v", took)
+			}
+			noChildren(t)
+			if got := tagged(t, tag(t)); len(got) > 0 {
+				t.Errorf("still run: %v", got)
+			}
+		})
+	}
+}
+
+// TestRunEndsGroup has a program that ends in time and leaves children: those in
+// its group end with it, the one that left it lives on and holds up nothing.
+func TestRunEndsGroup(t *testing.T) {
+	fifo := t.TempDir() + "/fifo"
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := shell(t, `sleep 300 & setsid sh -c 'echo free >"$0"; exec sleep 299' "$0" & read x <"$0"; echo done`, "TAG="+tag(t))
+	c.spec.Args = append(c.spec.Args, fifo)
+	begun := time.Now()
+	r, err := c.Run(within(t, 30*time.Second))
+	if err != nil || string(r.Output) != "done\n" {
+		t.Errorf("want done, got %+v, %v", r, err)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("the output that a daemon holds open held it up for %v", took)
+	}
+	noChildren(t)
+	got := tagged(t, tag(t))
+	for pid, line := range got {
+		if line != "sleep 299 " {
+			t.Errorf("still runs: %s", line)
+		}
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	if len(got) != 1 {
+		t.Errorf("want the daemon alone, got %v", got)
+	}
+}
+
+func TestRunCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	c := shell(t, "exec sleep 300")
+	for _, when := range []string{"under way", "already canceled"} {
+		if _, err := c.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: want context canceled, got %v", when, err)
+		}
+	}
+	noChildren(t)
+}
+
+// TestRunEndsAtDeadline has a program that ends just as its time is over, by
+// itself or by SIGTERM. It is reaped, and the next run begins, every time.
+func TestRunEndsAtDeadline(t *testing.T) {
+	c := shell(t, "exec sleep 0.01")
+	ended, killed := 0, 0
+	for range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond+rand.N(15*time.Millisecond))
+		_, err := c.Run(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			ended++
+		case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrStuck):
+			killed++
+		default:
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d ended, %d killed", ended, killed)
+	if _, err := c.Run(t.Context()); err != nil {
+		t.Errorf("the run after: %v", err)
+	}
+	noChildren(t)
+}
+
+// TestRunManyHang waits for many programs at once without a thread for each.
+func TestRunManyHang(t *testing.T) {
+	c := shell(t, "exec sleep 300")
+	const n = 60
+	before := figure(t, "Threads")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if _, err := c.Run(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("want context canceled, got %v", err)
+			}
+		})
+	}
+	for deadline := time.Now().Add(20 * time.Second); children(t) < n && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := children(t); got != n {
+		t.Errorf("want %d programs, got %d", n, got)
+	}
+	if got := figure(t, "Threads"); got > before+n/2 {
+		t.Errorf("%d threads before, %d with %d programs", before, got, n)
+	}
+	cancel()
+	wg.Wait()
+	noChildren(t)
+}
+
+// children counts the children of this process.
+func children(t *testing.T) int {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		// The name in brackets may have anything in it.
+		_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')'):]), " ")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(os.Getpid()) {
+			n++
+		}
+	}
+	return n
+}
+
+// figure returns a number of /proc/self/status.
+func figure(t *testing.T, name string) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "\n"+name+":")
+	var n int
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+// TestRunLeaksNothing has programs fail in every way and counts descriptors,
+// goroutines, threads and processes.
+func TestRunLeaksNothing(t *testing.T) {
+	missing, err := New(Spec{Args: []string{"/nonexistent/program"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	masked := shell(t, "exit 1")
+	masked.mask = true
+	for name, tt := range map[string]struct {
+		c       *Command
+		n       int
+		timeout time.Duration
+	}{
+		"exits":   {shell(t, "exit 1"), 1000, time.Minute},
+		"masked":  {masked, 1000, time.Minute},
+		"missing": {missing, 1000, time.Minute},
+		"hangs":   {shell(t, "exec sleep 300"), 200, time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
+				defer cancel()
+				_, err := tt.c.Run(ctx)
+				return err
+			}
+			run() // the poller and the like exist now
+			fds, routines, threads := descriptors(t), runtime.NumGoroutine(), figure(t, "Threads")
+			for range tt.n {
+				if err := run(); (err == nil) != (name == "exits" || name == "masked") {
+					t.Fatal(err)
+				}
+			}
+			// AfterFunc's and the thread's own last steps need a moment.
+			for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+				if runtime.NumGoroutine() <= routines && figure(t, "Threads") <= threads+5 {
+					break
+				}
+			}
+			if got := descriptors(t); got != fds {
+				t.Errorf("want %d descriptors as before, got %d", fds, got)
+			}
+			if got := runtime.NumGoroutine(); got > routines {
+				t.Errorf("want %d goroutines as before, got %d", routines, got)
+			}
+			if got := figure(t, "Threads"); got > threads+5 {
+				t.Errorf("%d threads before, %d after", threads, got)
+			}
+			noChildren(t)
+		})
+	}
+}
