@@ -74,6 +74,7 @@ var doors = map[string][]string{
 	"go.yaml.in/yaml":                 {"internal/config"},
 	"github.com/coreos/go-systemd":    {"internal/daemon"},
 	"github.com/google/renameio":      {"internal/memory"},
+	"github.com/miekg/dns":            {"healthcheck/dnscheck"},
 	"github.com/klauspost/compress":   {"internal/vm"},
 	"github.com/ulikunitz/xz":         {"internal/vm"},
 	"golang.org/x/sys":                {"ipvs", "healthcheck", "internal", "cmd"},
