@@ -26,6 +26,9 @@ const umask = 0o022
 // has become another user's.
 var ErrStuck = errors.New("cannot be killed")
 
+// ErrStart is in the chain of the error of a program that could not be started.
+var ErrStart = errors.New("cannot start")
+
 // Spec says what to run and how.
 type Spec struct {
 	// Args are the program, by its absolute path, and its arguments.

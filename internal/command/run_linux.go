@@ -77,7 +77,7 @@ type process struct {
 func (c *Command) run(ctx context.Context, env []string) (Result, error) {
 	p, err := c.start(env)
 	if err != nil {
-		return Result{}, err
+		return Result{}, fmt.Errorf("%w: %w", ErrStart, err)
 	}
 	signal, ended := p.watch(ctx)
 	if !ended {

@@ -115,7 +115,7 @@ func TestRunStartErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Run(t.Context()); !errors.Is(err, want) || !strings.HasPrefix(err.Error(), "run "+path+": ") {
+		if _, err := c.Run(t.Context()); !errors.Is(err, want) || !errors.Is(err, ErrStart) || !strings.HasPrefix(err.Error(), "run "+path+": cannot start: ") {
 			t.Errorf("%s: want %v, got %v", path, want, err)
 		}
 	}
