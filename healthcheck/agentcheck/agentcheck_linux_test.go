@@ -1,0 +1,305 @@
+package agentcheck
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/healthcheck/hostile"
+	"github.com/lbd-project/lbd/internal/netnstest"
+)
+
+// serve answers each connection to ln with answer, and closes it.
+func serve(t *testing.T, ln net.Listener, answer func(net.Conn)) {
+	t.Helper()
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				answer(c)
+			}()
+		}
+	}()
+}
+
+// says is an agent that sends text.
+func says(text string) func(net.Conn) {
+	return func(c net.Conn) { io.WriteString(c, text) }
+}
+
+// hold waits for the other end to close, so that what it got has no end.
+func hold(c net.Conn) { io.Copy(io.Discard, c) }
+
+func check(t *testing.T, c Check, target string, env healthcheck.Env, timeout time.Duration) (healthcheck.Result, error) {
+	t.Helper()
+	ch, err := c.NewChecker(netip.MustParseAddrPort(target), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return ch.Check(ctx)
+}
+
+var (
+	up    = healthcheck.Advice{Health: healthcheck.SaysUp}
+	drain = healthcheck.Advice{Admin: healthcheck.SaysDrain}
+)
+
+// TestNetnsAgent asks agents of every kind over real sockets.
+func TestNetnsAgent(t *testing.T) {
+	netnstest.Require(t, "netns")
+	ns := netnstest.New(t)
+	env := healthcheck.Env{Enter: ns.Do}
+	long := strings.Repeat("x", maxAnswer-len("up #"))
+	const slow = 20 * time.Second
+	for name, tt := range map[string]struct {
+		agent   func(net.Conn)
+		send    string
+		timeout time.Duration
+		want    healthcheck.Advice
+		err     string
+		is      error
+	}{
+		"line feed":      {agent: says("up\n"), want: up},
+		"crlf":           {agent: says("up\r\n"), want: up},
+		"end":            {agent: says("drain"), want: drain},
+		"first line":     {agent: says("drain\nup\ndown\n"), want: drain},
+		"stays open":     {agent: func(c net.Conn) { says("up\n")(c); hold(c) }, want: up},
+		"goes on":        {agent: func(c net.Conn) { says("up\n" + strings.Repeat("down\n", 10000))(c) }, want: up},
+		"slow":           {agent: func(c net.Conn) { time.Sleep(100 * time.Millisecond); says("up\n")(c) }, want: up},
+		"drips":          {agent: drip("drain\r\n"), want: drain},
+		"longest":        {agent: says("up #" + long + "\n"), want: healthcheck.Advice{Health: healthcheck.SaysUp, Reason: healthcheck.Printable(long)}},
+		"longest at end": {agent: says("up #" + long), want: healthcheck.Advice{Health: healthcheck.SaysUp, Reason: healthcheck.Printable(long)}},
+		"asked": {send: "state\n", want: drain, agent: func(c net.Conn) {
+			if line, _ := bufio.NewReader(c).ReadString('\n'); line == "state\n" {
+				says("drain\n")(c)
+			}
+		}},
+		"silent":        {agent: says(""), err: "empty answer"},
+		"empty line":    {agent: says("\r\nup\n"), err: "empty answer"},
+		"wrong":         {agent: says("SSH-2.0-OpenSSH_9.2\r\n"), err: `no word of an agent in "SSH-2.0-OpenSSH_9.2"`},
+		"too long":      {agent: says("up #" + long + "xx\n"), err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
+		"without end":   {agent: flood, err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
+		"resets":        {agent: reset, send: "x", err: "read: ", is: syscall.ECONNRESET},
+		"hangs":         {agent: hold, timeout: 100 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"drips on":      {agent: drip(strings.Repeat(" ", 10000)), timeout: 200 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"half a line":   {agent: func(c net.Conn) { says("up")(c); hold(c) }, timeout: 100 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"waits for ask": {agent: func(c net.Conn) { io.ReadFull(c, make([]byte, 100)) }, send: "x", timeout: 100 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+	} {
+		for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+			t.Run(name+" "+address, func(t *testing.T) {
+				ln := ns.Listen("tcp", address)
+				serve(t, ln, tt.agent)
+				timeout := tt.timeout
+				if timeout == 0 {
+					timeout = slow
+				}
+				begun := time.Now()
+				r, err := check(t, Check{Send: tt.send}, ln.Addr().String(), env, timeout)
+				took := time.Since(begun)
+				if tt.err != "" {
+					want := "agent " + ln.Addr().String() + ": " + tt.err
+					if err == nil || !strings.HasPrefix(err.Error(), want) || tt.is != nil && !errors.Is(err, tt.is) {
+						t.Errorf("want %q, got %v", want, err)
+					}
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if r.Advice != tt.want || r.Latency <= 0 || (r.Detail != "") != (tt.err == "") {
+					t.Errorf("want %+v, got %+v", tt.want, r)
+				}
+				if tt.timeout != 0 && (took < tt.timeout || took > slow/2) {
+					t.Errorf("returned after %v of %v", took, tt.timeout)
+				}
+			})
+		}
+	}
+}
+
+// drip sends one byte after the other.
+func drip(text string) func(net.Conn) {
+	return func(c net.Conn) {
+		for i := range len(text) {
+			if _, err := io.WriteString(c, text[i:i+1]); err != nil {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// reset waits for a byte, for the connection to be there at the other end, and
+// cuts it amid an answer.
+func reset(c net.Conn) {
+	c.Read(make([]byte, 1))
+	says("u")(c)
+	c.(*net.TCPConn).SetLinger(0)
+}
+
+// flood sends until it cannot.
+func flood(c net.Conn) {
+	for b := make([]byte, 1<<16); ; {
+		if _, err := c.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+// TestNetnsAgentAway has agents that cannot be reached from a namespace that the
+// check names itself.
+func TestNetnsAgentAway(t *testing.T) {
+	netnstest.Require(t, "netns")
+	lb, router := netnstest.New(t), netnstest.New(t)
+	netnstest.Veth(lb, "eth0", router, "eth0")
+	lb.AddAddr("eth0", "10.0.0.1/24")
+	router.AddAddr("eth0", "10.0.0.254/24")
+	router.SetSysctl("net.ipv4.ip_forward", "1")
+	lb.AddRoute("192.0.2.0/24", "10.0.0.254")
+	lb.AddRoute("198.51.100.0/24", "10.0.0.254")
+	if _, err := router.Run(exec.Command("ip", "route", "add", "blackhole", "198.51.100.0/24")); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		target string
+		is     error
+		local  bool
+	}{
+		"refuses":     {"10.0.0.254:80", syscall.ECONNREFUSED, false},
+		"unreachable": {"192.0.2.1:80", syscall.ENETUNREACH, false},
+		"black hole":  {"198.51.100.1:80", context.DeadlineExceeded, false},
+		"no route":    {"203.0.113.1:80", syscall.ENETUNREACH, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun := time.Now()
+			r, err := check(t, Check{Via: healthcheck.Via{NetNS: lb.Path()}}, tt.target, healthcheck.Env{}, 500*time.Millisecond)
+			if !errors.Is(err, tt.is) || errors.Is(err, healthcheck.ErrLocal) != tt.local || !strings.HasPrefix(err.Error(), "connect "+tt.target+": ") {
+				t.Errorf("want %v, got %v", tt.is, err)
+			}
+			if r.Advice != (healthcheck.Advice{}) || time.Since(begun) > 10*time.Second {
+				t.Errorf("got %+v after %v", r, time.Since(begun))
+			}
+		})
+	}
+}
+
+// TestNetnsAgentMonitor has an agent that goes away: its last words hold, and it
+// is never down.
+func TestNetnsAgentMonitor(t *testing.T) {
+	netnstest.Require(t, "netns")
+	ns := netnstest.New(t)
+	changes := make(chan healthcheck.Change, 10)
+	m := healthcheck.New(healthcheck.Options{Env: healthcheck.Env{Enter: ns.Do}, Notify: func(c healthcheck.Change) { changes <- c }})
+	ln := ns.Listen("tcp", "127.0.0.1:80")
+	answers := make(chan string, 2)
+	answers <- "up 50%\n"
+	answers <- "drain # backup\n"
+	serve(t, ln, func(c net.Conn) {
+		select {
+		case a := <-answers:
+			says(a)(c)
+		default:
+			ln.Close()
+		}
+	})
+	probe := healthcheck.Probe{Method: Check{}, Target: netip.MustParseAddrPort("127.0.0.1:80"), Advisory: true,
+		Timing: healthcheck.Timing{Interval: 50 * time.Millisecond, Timeout: 50 * time.Millisecond, Rise: 1, Fall: 1}}
+	if err := m.Set([]healthcheck.Probe{probe}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- m.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	want := healthcheck.Advice{Health: healthcheck.SaysUp, Admin: healthcheck.SaysDrain, Weight: percent(50), Reason: "backup"}
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case c := <-changes:
+			if c.State == healthcheck.Down {
+				t.Fatalf("down: %v", c.LastErr)
+			}
+		case <-deadline:
+			s, _ := m.Status(probe.Key())
+			t.Fatalf("want %+v and a failure, got %+v", want, s)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if s, _ := m.Status(probe.Key()); s.Failures > 3 {
+			if s.State != healthcheck.Up || s.Advice != want {
+				t.Errorf("want up and %+v after failures, got %+v", want, s)
+			}
+			return
+		}
+	}
+}
+
+// settled counts descriptors and goroutines, once the agents' ends of connections
+// are gone and the numbers stay for a while.
+func settled(t *testing.T) (fds, routines int) {
+	t.Helper()
+	for same := 0; same < 20; time.Sleep(time.Millisecond) {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(names) == fds && runtime.NumGoroutine() == routines {
+			same++
+			continue
+		}
+		fds, routines, same = len(names), runtime.NumGoroutine(), 0
+	}
+	return fds, routines
+}
+
+// TestNetnsAgentLeaksNothing makes a thousand checks that fail in each way.
+func TestNetnsAgentLeaksNothing(t *testing.T) {
+	netnstest.Require(t, "netns")
+	ns := netnstest.New(t)
+	for name, tt := range map[string]struct {
+		agent   func(net.Conn)
+		timeout time.Duration
+	}{
+		"wrong":   {says("nonsense\n"), 20 * time.Second},
+		"floods":  {flood, 20 * time.Second},
+		"hangs":   {hold, 2 * time.Millisecond},
+		"refuses": {nil, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln := ns.Listen("tcp", "127.0.0.1:0")
+			if tt.agent == nil {
+				ln.Close()
+			} else {
+				serve(t, ln, tt.agent)
+			}
+			run := func() {
+				if _, err := check(t, Check{Send: "x"}, ln.Addr().String(), healthcheck.Env{Enter: ns.Do}, tt.timeout); err == nil {
+					t.Fatal("want an error")
+				}
+			}
+			run()
+			fds, routines := settled(t)
+			for range 1000 {
+				run()
+			}
+			if gotFDs, gotRoutines := settled(t); gotFDs > fds || gotRoutines > routines {
+				t.Errorf("want %d descriptors and %d goroutines as before, got %d and %d", fds, routines, gotFDs, gotRoutines)
+			}
+		})
+	}
+}
