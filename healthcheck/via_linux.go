@@ -2,7 +2,6 @@ package healthcheck
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -152,24 +151,10 @@ func reportErrors(fd, domain int) error {
 	return nil
 }
 
-// CloseAbort closes a TCP connection with a RST: nobody is left in TIME_WAIT,
-// whose 60 s would eat up the local ports, and connection tracking forgets it
-// after 10 s instead of 120 s. It is for a checker that has what it needs where
-// the protocol has no polite end. Other connections are just closed.
-func CloseAbort(c net.Conn) error {
-	if t, ok := c.(*net.TCPConn); ok {
-		if err := t.SetLinger(0); err != nil && !errors.Is(err, net.ErrClosed) {
-			return errors.Join(err, c.Close())
-		}
-	}
-	return c.Close()
-}
-
 // socketAddress returns a as the kernel wants it.
 func socketAddress(a netip.AddrPort) (domain int, sa unix.Sockaddr) {
-	if ip := a.Addr(); ip.Is4() {
-		return unix.AF_INET, &unix.SockaddrInet4{Addr: ip.As4(), Port: int(a.Port())}
-	} else {
+	if ip := a.Addr(); ip.Is6() {
 		return unix.AF_INET6, &unix.SockaddrInet6{Addr: ip.As16(), Port: int(a.Port())}
 	}
+	return unix.AF_INET, &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
 }
