@@ -67,6 +67,8 @@ func (d *decoder) decode(fields map[string]json.RawMessage, uptime time.Duration
 		{"marks", d.marks},
 		{"owned", d.owned},
 		{"health", d.health},
+		{"policies", d.policies},
+		{"returns", d.returns},
 		{"order", d.order},
 		{"drains", d.drains},
 		{"sysctls", d.sysctls},
@@ -150,19 +152,52 @@ func (d *decoder) owned(raw json.RawMessage) {
 
 func (d *decoder) health(raw json.RawMessage) {
 	d.memory.Health = make(map[ipvs.DestinationKey]Health)
-	for text, servers := range object[json.RawMessage](d, "health", raw) {
-		k, ok := d.service("health", text)
+	servers(d, "health", raw, func(k ipvs.DestinationKey, h healthJSON) {
+		d.memory.Health[k] = Health{Down: h.Down, For: duration(h.ForMS) + d.elapsed}
+	})
+}
+
+func (d *decoder) returns(raw json.RawMessage) {
+	d.memory.Returns = make(map[ipvs.DestinationKey]Return)
+	servers(d, "returns", raw, func(k ipvs.DestinationKey, j returnJSON) {
+		r := Return{Out: j.Out, Back: j.Back}
+		if r.Back {
+			r.For = duration(j.ForMS) + d.elapsed
+		}
+		d.memory.Returns[k] = r
+	})
+}
+
+// servers decodes what is said of each real server, by service and address.
+func servers[T any](d *decoder, what string, raw json.RawMessage, each func(ipvs.DestinationKey, T)) {
+	for text, list := range object[json.RawMessage](d, what, raw) {
+		k, ok := d.service(what, text)
 		if !ok {
 			continue
 		}
-		for address, h := range object[healthJSON](d, "health of "+text, servers) {
+		for address, v := range object[T](d, what+" of "+text, list) {
 			a, err := netip.ParseAddrPort(address)
 			if err != nil {
-				d.warn("health of %s: %v", text, err)
+				d.warn("%s of %s: %v", what, text, err)
 				continue
 			}
-			d.memory.Health[ipvs.DestinationKey{Service: k, Address: a}] = Health{Down: h.Down, For: duration(h.ForMS) + d.elapsed}
+			each(ipvs.DestinationKey{Service: k, Address: a}, v)
 		}
+	}
+}
+
+func (d *decoder) policies(raw json.RawMessage) {
+	d.memory.Policies = make(map[ipvs.ServiceKey]Policy)
+	for text, p := range object[policyJSON](d, "policies", raw) {
+		k, ok := d.service("policies", text)
+		if !ok {
+			continue
+		}
+		if p.Quorum != "" && p.Quorum != QuorumHeld && p.Quorum != QuorumLost {
+			d.warn("policies of %s: quorum %.20q", text, p.Quorum)
+			p.Quorum = ""
+		}
+		d.memory.Policies[k] = Policy(p)
 	}
 }
 

@@ -75,6 +75,17 @@ func TestLoadTolerates(t *testing.T) {
 		{"owned of another type", "owned", "{}", func(m *Memory) { m.Owned = nil }, true},
 		{"one bad owned service", "owned", `["TCP 192.0.2.10:80", "tcp 1.2.3.4:5", 7]`,
 			func(m *Memory) { m.Owned = map[ipvs.ServiceKey]struct{}{web: {}} }, true},
+		{"policies of another type", "policies", "[]", func(m *Memory) { m.Policies = nil }, true},
+		{"some bad policies", "policies", `{"TCP 192.0.2.10:80": {"quorum": "held", "fail_open": true}, "bad": {}, "UDP 192.0.2.10:80": 7}`,
+			func(m *Memory) { m.Policies = map[ipvs.ServiceKey]Policy{web: {Quorum: QuorumHeld, FailOpen: true}} }, true},
+		{"another quorum", "policies", `{"TCP 192.0.2.10:80": {"quorum": "HELD", "backup": true}}`,
+			func(m *Memory) { m.Policies = map[ipvs.ServiceKey]Policy{web: {Backup: true}} }, true},
+		{"returns of another type", "returns", "7", func(m *Memory) { m.Returns = nil }, true},
+		{"some bad returns", "returns",
+			`{"TCP 192.0.2.10:80": {"10.0.0.1:80": {"out": true, "for_ms": 9}, "10.0.0.2": {}, "10.0.0.3:80": {"back": true, "for_ms": -7}}, "bad": {}}`,
+			func(m *Memory) {
+				m.Returns = map[ipvs.DestinationKey]Return{dest(web, "10.0.0.1:80"): {Out: true}, dest(web, "10.0.0.3:80"): {Back: true}}
+			}, true},
 		{"health of another type", "health", "[]", func(m *Memory) { m.Health = nil }, true},
 		{"some bad health", "health",
 			`{"TCP 192.0.2.10:80": {"10.0.0.1:80": {"down": true, "for_ms": 60000}, "10.0.0.2:80": {"down": "yes"}, "nowhere": {}},

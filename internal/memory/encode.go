@@ -34,6 +34,8 @@ type document struct {
 	Marks    marksJSON                        `json:"marks"`
 	Owned    []string                         `json:"owned"`
 	Health   map[string]map[string]healthJSON `json:"health"`
+	Policies map[string]policyJSON            `json:"policies"`
+	Returns  map[string]map[string]returnJSON `json:"returns"`
 	Order    map[string][]netip.AddrPort      `json:"order"`
 	Drains   []drainJSON                      `json:"drains"`
 	Sysctls  map[string]int                   `json:"sysctls"`
@@ -50,6 +52,18 @@ type marksJSON struct {
 
 type healthJSON struct {
 	Down  bool  `json:"down"`
+	ForMS int64 `json:"for_ms"`
+}
+
+type policyJSON struct {
+	Quorum   string `json:"quorum"`
+	Backup   bool   `json:"backup"`
+	FailOpen bool   `json:"fail_open"`
+}
+
+type returnJSON struct {
+	Out   bool  `json:"out"`
+	Back  bool  `json:"back"`
 	ForMS int64 `json:"for_ms"`
 }
 
@@ -97,11 +111,11 @@ func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, err
 	h.Version = version
 	d := document{
 		header: h, NetNS: m.NetNS, Engine: m.Engine, Marks: marksJSON(m.Marks), Sysctls: m.Sysctls,
-		Owned:  []string{},
-		Health: make(map[string]map[string]healthJSON),
-		Order:  make(map[string][]netip.AddrPort, len(m.Order)),
-		Drains: make([]drainJSON, 0, len(m.Drains)),
-		VIPs:   make([]vipJSON, 0, len(m.VIPs)),
+		Owned:    []string{},
+		Policies: make(map[string]policyJSON, len(m.Policies)),
+		Order:    make(map[string][]netip.AddrPort, len(m.Order)),
+		Drains:   make([]drainJSON, 0, len(m.Drains)),
+		VIPs:     make([]vipJSON, 0, len(m.VIPs)),
 		Timeouts: timeoutsJSON{
 			TCPMS:    m.Timeouts.TCP.Milliseconds(),
 			TCPFinMS: m.Timeouts.TCPFin.Milliseconds(),
@@ -112,12 +126,10 @@ func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, err
 		d.Owned = append(d.Owned, k.String())
 	}
 	slices.Sort(d.Owned)
-	for k, v := range m.Health {
-		s := k.Service.String()
-		if d.Health[s] == nil {
-			d.Health[s] = make(map[string]healthJSON)
-		}
-		d.Health[s][k.Address.String()] = healthJSON{Down: v.Down, ForMS: v.For.Milliseconds()}
+	d.Health = byService(m.Health, func(h Health) healthJSON { return healthJSON{Down: h.Down, ForMS: h.For.Milliseconds()} })
+	d.Returns = byService(m.Returns, func(r Return) returnJSON { return returnJSON{r.Out, r.Back, r.For.Milliseconds()} })
+	for k, p := range m.Policies {
+		d.Policies[k.String()] = policyJSON(p)
 	}
 	for k, list := range m.Order {
 		d.Order[k.String()] = list
@@ -143,6 +155,19 @@ func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, err
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	return json.Marshal(all)
+}
+
+// byService prints the keys of real servers, and groups them by service.
+func byService[V, J any](m map[ipvs.DestinationKey]V, encode func(V) J) map[string]map[string]J {
+	out := make(map[string]map[string]J)
+	for k, v := range m {
+		s := k.Service.String()
+		if out[s] == nil {
+			out[s] = make(map[string]J)
+		}
+		out[s][k.Address.String()] = encode(v)
+	}
+	return out
 }
 
 func encodeDrain(d Drain) drainJSON {

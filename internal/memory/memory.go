@@ -22,6 +22,11 @@ type Memory struct {
 	Owned map[ipvs.ServiceKey]struct{}
 	// Health is the last decision about each checked real server.
 	Health map[ipvs.DestinationKey]Health
+	// Policies are what the policies of virtual services came to.
+	Policies map[ipvs.ServiceKey]Policy
+	// Returns are the real servers that took no connections for a while, or come
+	// back from that.
+	Returns map[ipvs.DestinationKey]Return
 	// Order is the list order of the real servers of a service, the newest
 	// first, where it is not that of the configuration.
 	Order map[ipvs.ServiceKey][]netip.AddrPort
@@ -53,6 +58,30 @@ type Health struct {
 	Down bool
 	// For is how long it has been so: at Save until then, after Load with the
 	// time since Save.
+	For time.Duration
+}
+
+// Policy is what the policies of a virtual service came to.
+type Policy struct {
+	// Quorum is QuorumHeld or QuorumLost; empty while it is not known.
+	Quorum string
+	// Backup says that the backup servers replaced the others, FailOpen that
+	// health was ignored.
+	Backup, FailOpen bool
+}
+
+// The states of a quorum.
+const (
+	QuorumHeld = "held"
+	QuorumLost = "lost"
+)
+
+// Return is a real server that took no connections because it had failed or was
+// disabled, or that comes back from that.
+type Return struct {
+	// Out says that it takes none, Back that it came back.
+	Out, Back bool
+	// For is how long it has been back, counted as Health.For; 0 unless Back.
 	For time.Duration
 }
 

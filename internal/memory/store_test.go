@@ -105,6 +105,14 @@ func full() Memory {
 			dest(web6, "[2001:db8:1::1]:80"): {Down: true},
 			dest(mark, "[2001:db8:1::1]:0"):  {},
 		},
+		Policies: map[ipvs.ServiceKey]Policy{
+			web: {Quorum: QuorumHeld, FailOpen: true}, web6: {Quorum: QuorumLost, Backup: true}, mark: {},
+		},
+		Returns: map[ipvs.DestinationKey]Return{
+			dest(web, "10.0.0.1:80"):         {Out: true},
+			dest(web, "10.0.0.2:80"):         {Back: true, For: 3 * time.Second},
+			dest(web6, "[2001:db8:1::1]:80"): {Out: true, Back: true},
+		},
 		Order: map[ipvs.ServiceKey][]netip.AddrPort{
 			web: {netip.MustParseAddrPort("10.0.0.2:80"), netip.MustParseAddrPort("10.0.0.1:80")},
 		},
@@ -175,6 +183,14 @@ func TestLoadAges(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Health, equal); diff != "" {
 		t.Errorf("health after 2 minutes (-want +got):\n%s", diff)
+	}
+	returns := map[ipvs.DestinationKey]Return{
+		dest(web, "10.0.0.1:80"):                             {Out: true},
+		dest(web, "10.0.0.2:80"):                             {Back: true, For: 2*time.Minute + 3*time.Second},
+		dest(tcp("[2001:db8::10]:80"), "[2001:db8:1::1]:80"): {Out: true, Back: true, For: 2 * time.Minute},
+	}
+	if diff := cmp.Diff(returns, got.Returns, equal); diff != "" {
+		t.Errorf("returns after 2 minutes (-want +got):\n%s", diff)
 	}
 	var remaining []time.Duration
 	for _, d := range got.Drains {
