@@ -15,6 +15,8 @@ type announcement struct {
 	state   fleet.State
 	weight  uint32
 	present bool
+	// ramping says that the weight is on its way.
+	ramping bool
 }
 
 // takes says whether the table gives the real server new connections.
@@ -32,7 +34,7 @@ func (o *owner) announce(report reconcile.Report, err error) {
 			rs := &s.Servers[j]
 			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: rs.Address}
 			was, known := o.announced[k]
-			is := announcement{s.Name, rs.State, rs.Weight, rs.Present}
+			is := announcement{s.Name, rs.State, rs.Weight, rs.Present, rs.Ramping}
 			if was != is && !acked(k) {
 				if known {
 					next[k] = was
@@ -98,11 +100,32 @@ func (o *owner) announceUsable() {
 	o.usable = next
 }
 
+// announceAlerts logs what happened to services as a whole.
+func (o *owner) announceAlerts() {
+	for _, a := range o.alerts {
+		level := slog.LevelInfo
+		switch a.Kind {
+		case fleet.AlertQuorumLost, fleet.AlertBackupIn, fleet.AlertFailOpenBegin:
+			level = slog.LevelWarn
+		case fleet.AlertQuorumHeld:
+			if a.First {
+				level = slog.LevelDebug // as it should be
+			}
+		}
+		o.log.Log(context.Background(), level, a.Kind.String(), "service", a.Service, "reason", a.Reason)
+	}
+	o.alerts = nil
+}
+
 // announceLevel keeps the log of a start and of first results short: that a
 // server is as good as it was taken to be is no news.
 func announceLevel(was, is announcement, known, first bool) slog.Level {
 	good := func(s fleet.State) bool { return s == fleet.Up || s == fleet.Pending || s == fleet.Unchecked }
 	if good(is.state) && (first || known && good(was.state) && was.weight == is.weight) {
+		return slog.LevelDebug
+	}
+	// Of a weight on its way the beginning has been said.
+	if known && was.state == is.state && was.present == is.present && was.ramping {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

@@ -71,6 +71,8 @@ type parts struct {
 	// admin is what operators said, as it was kept.
 	admin  kept
 	hangup <-chan os.Signal
+	// command runs commands of quorums; nil means as programs of this host.
+	command runCommand
 }
 
 // assemble makes a Daemon that does nothing before run.
@@ -112,6 +114,10 @@ func assemble(p parts) (*Daemon, error) {
 		admin:       newOverrides(p.admin, p.loaded.StateFile),
 		keys:        make(map[*healthcheck.Probe]string),
 	}
+	o.hooks = newQuorumHooks(p.log, p.command)
+	if p.command == nil {
+		o.hooks.run = commandIn(p.env.Enter)
+	}
 	o.mem, o.since = recall(p.mem, d.started)
 	o.mem.netns = p.loaded.NetNS
 	o.mem.bind(p.name, p.loaded.Userspace)
@@ -146,6 +152,7 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 		{"checks", d.onceTried(d.monitor.Run)},
 		{"reloads", d.runReloads},
 		{"advice", d.onceTried(d.runAdvice)},
+		{"commands", d.owner.hooks.work},
 		{"watchdog", d.runWatchdog},
 		{"readiness", d.runReadiness},
 	}

@@ -25,6 +25,8 @@ type ledger struct {
 	owned map[ipvs.ServiceKey]struct{}
 	// health is the last decision about each checked server.
 	health fleet.Health
+	// fleet is the rest of what the last decision left for the next.
+	fleet  fleet.Memory
 	drains fleet.Drains
 	// order is the list order of the real servers, the newest first, of services
 	// where it is not that of the file. Its lists are never written to.
@@ -46,6 +48,7 @@ func (l *ledger) clone() *ledger {
 		marks:    l.marks,
 		owned:    cloneMap(l.owned),
 		health:   cloneMap(l.health),
+		fleet:    l.fleet.Clone(),
 		drains:   slices.Clone(l.drains),
 		order:    cloneMap(l.order),
 		sysctls:  cloneMap(l.sysctls),
@@ -59,6 +62,7 @@ func (l *ledger) equal(o *ledger) bool {
 	return l.netns == o.netns && l.engine == o.engine && l.marks == o.marks &&
 		maps.Equal(l.owned, o.owned) &&
 		maps.Equal(l.health, o.health) &&
+		l.fleet.Equal(o.fleet) &&
 		slices.Equal(l.drains, o.drains) &&
 		maps.EqualFunc(l.order, o.order, slices.Equal) &&
 		maps.Equal(l.sysctls, o.sysctls) &&
@@ -105,6 +109,8 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 		Marks:    l.marks,
 		Owned:    cloneMap(l.owned),
 		Health:   make(map[ipvs.DestinationKey]memory.Health, len(l.health)),
+		Policies: make(map[ipvs.ServiceKey]memory.Policy, len(l.fleet.Services)),
+		Returns:  make(map[ipvs.DestinationKey]memory.Return, len(l.fleet.Servers)),
 		Order:    cloneMap(l.order),
 		Sysctls:  cloneMap(l.sysctls),
 		Timeouts: l.timeouts,
@@ -116,6 +122,16 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 			h.For = now.Sub(s.at)
 		}
 		m.Health[k] = h
+	}
+	for k, s := range l.fleet.Services {
+		m.Policies[k] = memory.Policy{Quorum: quorumWords[s.Quorum], Backup: s.Backup, FailOpen: s.FailOpen}
+	}
+	for k, s := range l.fleet.Servers {
+		r := memory.Return{Out: s.Out}
+		if !s.Up.IsZero() {
+			r.Back, r.For = true, max(0, now.Sub(s.Up))
+		}
+		m.Returns[k] = r
 	}
 	for _, d := range l.drains {
 		m.Drains = append(m.Drains, memory.Drain{
@@ -133,15 +149,35 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 // that were down have been so.
 func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]since) {
 	l := &ledger{
-		netns:    m.NetNS,
-		engine:   config.Engine(m.Engine),
-		marks:    m.Marks,
-		owned:    cloneMap(m.Owned),
-		health:   make(fleet.Health, len(m.Health)),
+		netns:  m.NetNS,
+		engine: config.Engine(m.Engine),
+		marks:  m.Marks,
+		owned:  cloneMap(m.Owned),
+		health: make(fleet.Health, len(m.Health)),
+		fleet: fleet.Memory{
+			Services: make(map[ipvs.ServiceKey]fleet.ServiceMemory, len(m.Policies)),
+			Servers:  make(map[ipvs.DestinationKey]fleet.ServerMemory, len(m.Returns)),
+		},
 		order:    cloneMap(m.Order),
 		sysctls:  cloneMap(m.Sysctls),
 		timeouts: m.Timeouts,
 		vips:     make(map[VIP]struct{}, len(m.VIPs)),
+	}
+	for k, p := range m.Policies {
+		s := fleet.ServiceMemory{Backup: p.Backup, FailOpen: p.FailOpen}
+		for state, word := range quorumWords {
+			if word == p.Quorum {
+				s.Quorum = state
+			}
+		}
+		l.fleet.Services[k] = s
+	}
+	for k, r := range m.Returns {
+		s := fleet.ServerMemory{Out: r.Out}
+		if r.Back {
+			s.Up = now.Add(-r.For)
+		}
+		l.fleet.Servers[k] = s
 	}
 	states := make(map[ipvs.DestinationKey]since)
 	for k, h := range m.Health {
@@ -160,6 +196,11 @@ func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]si
 		l.vips[VIP{v.Interface, v.Prefix.Addr()}] = struct{}{}
 	}
 	return l, states
+}
+
+// quorumWords are the words of a memory.Policy.
+var quorumWords = map[fleet.QuorumState]string{
+	fleet.QuorumNone: "", fleet.QuorumHeld: memory.QuorumHeld, fleet.QuorumLost: memory.QuorumLost,
 }
 
 // cloneMap copies a map; unlike maps.Clone it never returns nil.

@@ -80,7 +80,12 @@ type owner struct {
 	announced map[ipvs.DestinationKey]announcement
 	// usable says which services the log last said to have a real server that
 	// takes connections.
-	usable    map[ipvs.ServiceKey]bool
+	usable map[ipvs.ServiceKey]bool
+	// alerts are those of decisions that nobody has been told of, commands what
+	// the last decision has to tell by hooks.
+	alerts    []fleet.Alert
+	commands  []quorumHook
+	hooks     *quorumHooks
 	sync      syncState
 	reloadErr string
 	// adopted says that the table has been searched for servers that left the

@@ -44,7 +44,9 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	o.finishDrains(time.Now())
 	f := o.decide()
 	o.fleet = f
-	o.mem.health = f.Health
+	o.mem.health, o.mem.fleet = f.Health, f.Memory
+	o.alerts = append(o.alerts, f.Alerts...)
+	o.commands = commands(f, o.loaded.Config)
 	// Before the table: a kill right after a server's weight became 0 must not
 	// revive it. A full disk must not keep the weight of a dead server, though.
 	forgetful := o.remember()
@@ -83,6 +85,7 @@ func (o *owner) decide() *fleet.Fleet {
 		Now:    time.Now(),
 		Probe:  o.status,
 		Health: o.mem.health,
+		Memory: o.mem.fleet,
 		Admin:  o.admin.all,
 		Drains: o.mem.drains,
 	})

@@ -42,7 +42,8 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	drains, _ = drains.Adopt(table, unclaimed(next, v.mem.owned), next, now)
 	drains = drains.Finish(unknown, now)
 	future := fleet.Decide(fleet.Input{
-		Config: next, Now: now, Probe: d.probe, Health: v.mem.health, Admin: v.admin, Drains: drains,
+		Config: next, Now: now, Probe: d.probe, Health: v.mem.health, Memory: v.mem.fleet, Admin: v.admin,
+		Drains: drains,
 	})
 	plan := api.Plan{Warnings: next.Warnings}
 	for _, c := range reconcile.Plan(desiredTable(future, v.mem, next.Exclusive), table) {

@@ -52,6 +52,8 @@ type rig struct {
 	saveErr error
 	notices []string
 	admin   fakeStateFile
+	// command runs commands.
+	command runCommand
 }
 
 func newRig(t *testing.T) *rig {
@@ -90,6 +92,13 @@ func (r *rig) load() memory.Memory {
 	for k, h := range m.Health {
 		h.For += age
 		m.Health[k] = h
+	}
+	m.Returns = maps.Clone(m.Returns)
+	for k, back := range m.Returns {
+		if back.Back {
+			back.For += age
+			m.Returns[k] = back
+		}
 	}
 	return m
 }
@@ -140,10 +149,11 @@ func (r *rig) run(l *loaded) *process {
 			r.notices = append(r.notices, s)
 			return nil
 		}},
-		loaded: l,
-		mem:    r.load(),
-		admin:  r.admin.open(),
-		hangup: r.hangup,
+		loaded:  l,
+		mem:     r.load(),
+		admin:   r.admin.open(),
+		hangup:  r.hangup,
+		command: r.command,
 	})
 	if err != nil {
 		r.t.Fatal(err)

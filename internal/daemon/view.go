@@ -93,6 +93,8 @@ func (o *owner) finish(report reconcile.Report, err error) {
 	o.noteDrains(report, err, now)
 	if o.fleet != nil {
 		o.announce(report, err)
+		o.announceAlerts()
+		o.hooks.want(o.commands)
 		o.noteStates(now)
 	}
 	o.publish()
