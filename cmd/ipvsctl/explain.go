@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,13 @@ why. SERVICE is a name, or the protocol and address as listed.
 The real servers are in the order of the engine, in which the first of equals
 wins. SCORE is what the scheduler compares: the least gets the connection, and a
 dash means that the real server gets none. WEIGHT is the weight in the table and
-the configured one; a dash means that the table does not hold the real server.`,
+the configured one; a dash means that the table does not hold the real server.
+
+Where more than that happened to a weight, its steps follow: what an operator
+said (admin), what the real server says of itself through its agent or a check
+(dynamic), a slow start, which multiplies the weights of all real servers of the
+service by the same number, and the gate, which is closed for a real server that
+failed, is disabled or stands by.`,
 		Example:           "  ipvsctl explain web",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeService,
@@ -57,6 +64,11 @@ func (a *app) printExplanation(x api.Explanation) {
 			score, dash(state), dash(r.Reason))
 	}
 	t.write(a.out)
+	for _, r := range x.RealServers {
+		if len(r.Chain) > 2 {
+			fmt.Fprintf(a.out, "weight of %s: %s\n", printable(r.Address), printable(chainText(r.Chain)))
+		}
+	}
 	if x.Compares != "" {
 		fmt.Fprintf(a.out, "score: %s\n", printable(x.Compares))
 	}
@@ -71,4 +83,20 @@ func (a *app) printExplanation(x api.Explanation) {
 	for _, w := range x.Warnings {
 		a.printWarning(w)
 	}
+}
+
+// chainText prints a weight chain: "configured 3, admin 0 (drained by root),
+// programmed 0".
+func chainText(chain []api.WeightStep) string {
+	var b strings.Builder
+	for i, s := range chain {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s %d", s.Step, s.Weight)
+		if s.Reason != "" {
+			fmt.Fprintf(&b, " (%s)", s.Reason)
+		}
+	}
+	return b.String()
 }

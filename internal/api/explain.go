@@ -1,5 +1,7 @@
 package api
 
+import "slices"
+
 // Explanation is the answer of GET /v1/services/{name}/explain: how the real
 // servers of a service stand, and who would get the next connection.
 type Explanation struct {
@@ -36,6 +38,20 @@ type Standing struct {
 	Score string `json:"score,omitempty"`
 	// Overloaded says that an upper threshold keeps new connections away.
 	Overloaded bool `json:"overloaded,omitempty"`
+	// Chain is how the configured weight became the one that should be
+	// programmed: its first and last steps are those two.
+	Chain []WeightStep `json:"chain"`
+}
+
+// WeightStep is a step of the weight chain of a real server.
+type WeightStep struct {
+	// Step is "configured", "admin" (an operator's word), "dynamic" (what the
+	// server's agent or a check says of its weight), "slow start", "gate" (failed,
+	// disabled or standing by) or "programmed".
+	Step string `json:"step"`
+	// Weight is the weight after the step, Reason what made it.
+	Weight uint32 `json:"weight"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Diagnosis is the answer of GET /v1/doctor.
@@ -64,7 +80,10 @@ const (
 )
 
 func (e Explanation) fill() Explanation {
-	e.RealServers = list(e.RealServers)
+	e.RealServers = list(slices.Clone(e.RealServers))
+	for i := range e.RealServers {
+		e.RealServers[i].Chain = list(e.RealServers[i].Chain)
+	}
 	e.Warnings = list(e.Warnings)
 	return e
 }

@@ -65,6 +65,7 @@ func fixture() *fakeBackend {
 			RealServers: []Standing{{
 				Address: "10.0.0.2:80", ConfiguredWeight: 3, ProgrammedWeight: 3, State: "up", Reason: "the check passed",
 				Present: true, Active: 7, Inactive: 8, Score: "1807/3", Overloaded: true,
+				Chain: []WeightStep{{Step: "configured", Weight: 3}, {Step: "admin", Weight: 3, Reason: "weight 3 by root"}, {Step: "programmed", Weight: 3}},
 			}},
 			Warnings: []string{"w"},
 		},

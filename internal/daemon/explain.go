@@ -157,7 +157,7 @@ func (x *explanation) servers(s *fleet.Service) {
 			Active: st.Active, Inactive: st.Inactive, Overloaded: st.Overloaded, Score: score(s.Scheduler, st),
 		}
 		if rs := decided[st.Address]; rs != nil {
-			out.ConfiguredWeight, out.State, out.Reason = rs.Configured, string(rs.State), rs.Reason
+			out.ConfiguredWeight, out.State, out.Reason, out.Chain = rs.Configured, string(rs.State), rs.Reason, chain(rs)
 			delete(decided, st.Address)
 		}
 		x.out.RealServers = append(x.out.RealServers, out)
@@ -166,9 +166,19 @@ func (x *explanation) servers(s *fleet.Service) {
 		if rs := &s.Servers[i]; decided[rs.Address] != nil {
 			x.out.RealServers = append(x.out.RealServers, api.Standing{
 				Address: rs.Address.String(), ConfiguredWeight: rs.Configured, State: string(rs.State), Reason: rs.Reason,
+				Chain: chain(rs),
 			})
 		}
 	}
+}
+
+// chain returns the weight chain of a real server.
+func chain(rs *fleet.Server) []api.WeightStep {
+	steps := make([]api.WeightStep, len(rs.Chain))
+	for i, s := range rs.Chain {
+		steps[i] = api.WeightStep{Step: s.Name.String(), Weight: s.Weight, Reason: s.Reason}
+	}
+	return steps
 }
 
 // score prints what is compared of a real server.
@@ -247,6 +257,15 @@ func (x *explanation) reason(ties string) string {
 
 // cautions warns of what makes the service behave other than the scheduler says.
 func (x *explanation) cautions(s *fleet.Service) {
+	switch {
+	case s.Backup:
+		x.warn("the quorum is lost: the backup servers replace the others")
+	case s.Quorum == fleet.QuorumLost:
+		x.warn("the quorum is lost")
+	}
+	if s.FailOpen {
+		x.warn("less of the weight is healthy than fail_open_below says: health is ignored")
+	}
 	if s.Flags&ipvs.FlagPersistent != 0 {
 		x.warn("the service is persistent: a client that was here goes to the real server that it had, for %v after its last connection", s.Persistence.Timeout)
 	}

@@ -107,6 +107,46 @@ func TestExplainKernel(t *testing.T) {
 	}
 }
 
+// The chain of each weight is told, of servers that are in the table and of those
+// that are not, and what the policies of the service made of them.
+func TestExplainChain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		vs := service(vip, r.checked(rs2, 3), r.checked(rs3, 2))
+		vs.RealServers[0].OnFailure = config.OnFailureRemove
+		vs.Backup = []config.RealServer{server(rs4, 7)}
+		p := r.start(conf(vs))
+		p.overhead.ask = func(context.Context) (sched.Overhead, error) { return sched.OverheadTotal, nil }
+		r.net.set(rs2, errRefused)
+		r.net.set(rs3, errRefused)
+		after(decided)
+		x, err := p.Explain(t.Context(), vs.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]string)
+		for _, rs := range x.RealServers {
+			var words []string
+			for _, s := range rs.Chain {
+				words = append(words, fmt.Sprintf("%s %d %s", s.Step, s.Weight, s.Reason))
+			}
+			got[rs.Address] = strings.Join(words, ", ")
+		}
+		want := map[string]string{
+			rs2: "configured 3 , gate 0 failed: tcp 10.0.0.2:80: connection refused, programmed 0 ",
+			rs3: "configured 2 , gate 0 failed: tcp 10.0.0.3:80: connection refused, programmed 0 ",
+			rs4: "configured 7 , gate 7 replaces the others, the quorum is lost: weight 0, wanted 1, programmed 7 ",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("chains (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"the quorum is lost: the backup servers replace the others"}, x.Warnings); diff != "" {
+			t.Errorf("warnings (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // The userspace engine is asked itself.
 func TestExplainUserspace(t *testing.T) {
 	t.Parallel()
