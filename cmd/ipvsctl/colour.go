@@ -9,8 +9,13 @@ import (
 // wantsColour reports whether w is a terminal that may be coloured
 // (https://no-color.org).
 func wantsColour(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !ok {
 		return false
 	}
 	info, err := f.Stat()
@@ -23,7 +28,7 @@ func (a *app) paintState(text string) string {
 		return text
 	}
 	state, _, _ := strings.Cut(text, " ")
-	codes := map[string]string{"up": "32", "down": "31", "pending": "33", "draining": "33"}
+	codes := map[string]string{"up": "32", "down": "31", "pending": "33", "draining": "33", "drained": "33", "disabled": "33"}
 	code, ok := codes[state]
 	if !ok {
 		return text

@@ -60,7 +60,13 @@ func (a *app) printStatus(s api.Status) {
 	if len(s.Foreign) > 0 {
 		t.row("foreign services:", strings.Join(s.Foreign, ", "))
 	}
+	if s.Overrides.RealServers > 0 {
+		t.row("admin states:", overridesLine(s.Overrides))
+	}
 	t.write(a.out)
+	if s.Overrides.LastError != "" {
+		a.printWarning("admin states are not kept over a restart: " + s.Overrides.LastError)
+	}
 	if s.LastReloadError != "" {
 		for line := range strings.SplitSeq(s.LastReloadError, "\n") {
 			a.printWarning("the last reload was refused: " + line)
@@ -109,6 +115,14 @@ func driftLine(s api.Status) string {
 	return text
 }
 
+func overridesLine(o api.Overrides) string {
+	file := o.File
+	if file == "" {
+		file = "not kept over a restart"
+	}
+	return plural(o.RealServers, "real server") + " (" + file + ")"
+}
+
 func mirrorLine(m api.Mirror) string {
 	age := func(seconds float64) string {
 		if seconds < 0 {
@@ -129,7 +143,8 @@ func countsLine(c api.Counts) string {
 	for _, s := range []struct {
 		n    int
 		name string
-	}{{c.Up, "up"}, {c.Down, "down"}, {c.Pending, "pending"}, {c.Draining, "draining"}} {
+	}{{c.Up, "up"}, {c.Down, "down"}, {c.Pending, "pending"}, {c.Draining, "draining"},
+		{c.Drained, "drained"}, {c.Disabled, "disabled"}, {c.Standby, "standby"}} {
 		if s.n > 0 {
 			states = append(states, fmt.Sprintf("%d %s", s.n, s.name))
 		}
