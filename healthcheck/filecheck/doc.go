@@ -1,0 +1,21 @@
+// Package filecheck takes the weight of a real server from a file.
+//
+// The file holds one number, with any white space around it: "42" is the weight
+// itself, "50%" a part of the configured one, both 0 to 65535. It is read anew by
+// each probe. A check whose file cannot be read, or holds anything else, has
+// failed and says nothing of the weight.
+//
+// Write the file under another name and rename it: a probe that meets a file
+// half written fails, or reads 1 where 10 is meant.
+//
+// Only regular files of at most 64 bytes are read. Anything else, such as a FIFO
+// or a device, is not even opened: that may block, or start a watchdog. Symbolic
+// links are followed, because renaming one is a common way to replace a file,
+// and because nothing but a number gets from the file into a result or an error:
+// a link to a secret gives nothing away.
+//
+// Reading may take long where the file's disk is slow or a network file system
+// has lost its server. No deadline ends that; the Monitor counts such a probe as
+// failed for as long as it lasts. The package needs Linux with /proc, and leave
+// to read the file.
+package filecheck
