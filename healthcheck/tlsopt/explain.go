@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lbd-project/lbd/healthcheck/hostile"
+	"github.com/lbd-project/lbd/healthcheck"
 )
-
-// nameLimit is how many bytes of a name that a certificate has are printed.
-const nameLimit = 64
 
 // explained is an error with a text for people, over the error that it explains.
 type explained struct {
@@ -45,15 +42,15 @@ func Explain(err error) error {
 	case err == nil || errors.As(err, &done):
 		return err
 	case errors.As(err, &record):
-		return said(err, "the server does not speak TLS: it answers %q", hostile.Text(record.RecordHeader[:], 5))
+		return said(err, "the server does not speak TLS: it answers %q", healthcheck.Printable(string(record.RecordHeader[:])))
 	case errors.As(err, &invalid):
 		return said(err, "the certificate %s", defect(invalid, time.Now()))
 	case errors.As(err, &hostname):
-		return said(err, "the certificate is for %s, not for %s", names(hostname.Certificate), hostile.Text(hostname.Host, 255))
+		return said(err, "the certificate is for %s, not for %s", names(hostname.Certificate), healthcheck.Printable(hostname.Host))
 	case errors.As(err, &unknown):
 		return said(err, "the certificate %s", issuer(unknown.Cert))
 	case errors.As(err, &verify):
-		return said(err, "the certificate is not valid: %s", hostile.Text(verify.Err.Error(), 200))
+		return said(err, "the certificate is not valid: %s", healthcheck.Printable(verify.Err.Error()))
 	case errors.As(err, &op) && op.Op == "remote error" && op.Err != nil:
 		return said(err, "the server refuses: %s", alert(op.Err.Error()))
 	}
@@ -86,7 +83,7 @@ func alert(text string) string {
 		"internal error":                 "it has a fault of its own",
 	}[text]
 	if hint == "" {
-		return hostile.Text(text, nameLimit)
+		return healthcheck.Printable(text)
 	}
 	return fmt.Sprintf("%s (%s)", hint, text)
 }
@@ -103,7 +100,7 @@ func defect(e x509.CertificateInvalidError, now time.Time) string {
 	case e.Reason == x509.NotAuthorizedToSign:
 		return "was issued by one that may not issue any"
 	}
-	return "is not valid: " + hostile.Text(e.Error(), 200)
+	return "is not valid: " + healthcheck.Printable(e.Error())
 }
 
 // issuer says why no authority vouches for a certificate.
@@ -112,9 +109,9 @@ func issuer(c *x509.Certificate) string {
 	case c == nil:
 		return "is issued by an authority that is not trusted"
 	case string(c.RawIssuer) == string(c.RawSubject):
-		return fmt.Sprintf("is not trusted: it is signed by itself (%s)", hostile.Text(c.Subject.String(), nameLimit))
+		return fmt.Sprintf("is not trusted: it is signed by itself (%s)", healthcheck.Printable(c.Subject.String()))
 	}
-	return fmt.Sprintf("is not trusted: its issuer is unknown (%s)", hostile.Text(c.Issuer.String(), nameLimit))
+	return fmt.Sprintf("is not trusted: its issuer is unknown (%s)", healthcheck.Printable(c.Issuer.String()))
 }
 
 // names lists who a certificate is for.
@@ -126,7 +123,7 @@ func names(c *x509.Certificate) string {
 	all := make([]string, 0, most+1)
 	add := func(name string) {
 		if len(all) < most {
-			all = append(all, hostile.Text(name, nameLimit))
+			all = append(all, healthcheck.Printable(name))
 		}
 	}
 	for _, n := range c.DNSNames {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lbd-project/lbd/healthcheck/hostile"
+	"github.com/lbd-project/lbd/healthcheck"
 )
 
 // Warning says that the server's certificate, or one that it depends on, expires
@@ -22,7 +22,7 @@ func (o *Options) Warning(state tls.ConnectionState, now time.Time) string {
 	}
 	whose := "the certificate"
 	if !soonest.Equal(state.PeerCertificates[0]) {
-		whose = fmt.Sprintf("the issuing certificate of %s", hostile.Text(soonest.Subject.CommonName, nameLimit))
+		whose = fmt.Sprintf("the issuing certificate of %s", healthcheck.Printable(soonest.Subject.CommonName))
 	}
 	when := "expires within a day"
 	switch days := int(left / (24 * time.Hour)); {
