@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// limit is how many bytes a target may send in one probe.
-	limit = 1 << 20
+	// defaultLimit is how many bytes a target may send in one probe of Dial's.
+	defaultLimit = 1 << 20
 	// patience is how long Finish waits for a target at most.
 	patience = 200 * time.Millisecond
 	// leftovers is how many bytes Finish reads at most.
@@ -25,7 +25,7 @@ const (
 )
 
 // Conn is a connection to a target. Its reads and writes return the context's
-// error once the context of Dial is done, and hostile.ErrTooMuch beyond 1 MiB.
+// error once the context of Dial is done, and hostile.ErrTooMuch beyond its limit.
 // It is for one goroutine.
 type Conn struct {
 	// Conn is the TCP connection within its bounds, or TLS over that.
@@ -34,8 +34,13 @@ type Conn struct {
 	tcp net.Conn
 }
 
-// Dial connects to target. The errors are those of Via.Dial.
+// Dial connects to target, which may send 1 MiB. The errors are those of Via.Dial.
 func Dial(ctx context.Context, via healthcheck.Via, env healthcheck.Env, target netip.AddrPort) (*Conn, error) {
+	return DialLimit(ctx, via, env, target, defaultLimit)
+}
+
+// DialLimit is like Dial for a target that may send limit bytes.
+func DialLimit(ctx context.Context, via healthcheck.Via, env healthcheck.Env, target netip.AddrPort, limit int64) (*Conn, error) {
 	tcp, err := via.Dial(ctx, env, "tcp", target)
 	if err != nil {
 		return nil, err
