@@ -97,8 +97,10 @@ func (c *Conn) drain(ctx context.Context) error {
 	wait := Share(ctx, patience)
 	c.SetReadDeadline(time.Now().Add(wait))
 	_, err := io.CopyN(io.Discard, c.Conn, leftovers)
-	if _, ok := c.Conn.(*tls.Conn); ok && errors.Is(err, io.EOF) {
-		// That was its close_notify; the FIN follows.
+	if t, ok := c.Conn.(*tls.Conn); ok && errors.Is(err, io.EOF) {
+		// That was its close_notify. The FIN follows, of some servers only once
+		// they have the answer.
+		t.CloseWrite()
 		io.CopyN(io.Discard, c.tcp, leftovers)
 	}
 	return err

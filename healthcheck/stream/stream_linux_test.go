@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/certtest"
 	"github.com/lbd-project/lbd/internal/checktest"
 )
 
@@ -61,6 +63,39 @@ func TestHangup(t *testing.T) {
 	c := dial(t, t.Context(), func(c net.Conn) { io.WriteString(c, "221 bye\r\n") })
 	c.Hangup(t.Context())
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("want EOF after Hangup, got %d, %v", n, err)
+	}
+}
+
+// TestHangupTLS answers the close_notify of a server that waits for the answer
+// before it closes the connection.
+func TestHangupTLS(t *testing.T) {
+	ca := certtest.New(t)
+	cert := ca.Issue(t, certtest.Spec{Names: []string{"127.0.0.1"}})
+	answered := make(chan error, 1)
+	c := dial(t, t.Context(), func(c net.Conn) {
+		s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert.TLS}})
+		s.Handshake()
+		s.CloseWrite()
+		_, err := s.Read(make([]byte, 1))
+		answered <- err
+		if err != io.EOF {
+			<-t.Context().Done()
+		}
+	})
+	if _, err := c.StartTLS(t.Context(), &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.Hangup(t.Context())
+	select {
+	case err := <-answered:
+		if err != io.EOF {
+			t.Errorf("want EOF at the server, got %v", err)
+		}
+	default:
+		t.Error("the close_notify is not answered")
+	}
+	if n, err := c.tcp.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("want EOF after Hangup, got %d, %v", n, err)
 	}
 }
