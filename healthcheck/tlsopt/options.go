@@ -93,13 +93,8 @@ func isName(s string) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || len(label) > 63 {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(r rune) bool { return !isLabel(r) }) {
 			return false
-		}
-		for _, r := range label {
-			if r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
-				return false
-			}
 		}
 	}
 	return true
