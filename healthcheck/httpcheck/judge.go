@@ -1,0 +1,73 @@
+package httpcheck
+
+import (
+	"bytes"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+
+	"github.com/lbd-project/lbd/healthcheck"
+)
+
+// judge says what is wrong with an answer. It reads the whole body, unless the
+// status is wrong already.
+func (k *checker) judge(x *exchange, answer *http.Response) error {
+	if err := judgeStatus(x.Status, answer); err != nil {
+		return err
+	}
+	var (
+		body bytes.Buffer
+		sum  hash.Hash
+		to   = io.Discard
+	)
+	if x.Match != nil {
+		to = &body
+	}
+	if x.digest != nil {
+		sum = x.digest.new()
+		if to = io.Writer(sum); x.Match != nil {
+			to = io.MultiWriter(sum, &body)
+		}
+	}
+	n, err := io.Copy(to, io.LimitReader(answer.Body, k.spec.MaxBody+1))
+	if err != nil {
+		return fmt.Errorf("read body: %w", explain(err))
+	}
+	if n > k.spec.MaxBody {
+		return fmt.Errorf("the body is longer than %d bytes", k.spec.MaxBody)
+	}
+	if x.digest != nil {
+		if err := x.digest.check(sum); err != nil {
+			return encoded(err, answer)
+		}
+	}
+	if x.Match == nil || x.Match.Match(body.Bytes()) != x.Negate {
+		return nil
+	}
+	if x.Negate {
+		return fmt.Errorf("the body of %d bytes matches %.80q, which it must not", n, x.Match)
+	}
+	return encoded(fmt.Errorf("the body of %d bytes does not match %.80q", n, x.Match), answer)
+}
+
+func judgeStatus(want StatusRanges, answer *http.Response) error {
+	switch status := answer.StatusCode; {
+	case status < minStatus || status > maxStatus:
+		return fmt.Errorf("status %03d is not within %d to %d", status, minStatus, maxStatus)
+	case want.Contain(status):
+		return nil
+	case status/100 == 3 && answer.Header.Get("Location") != "":
+		return fmt.Errorf("status %d is not %v (redirects are not followed: %s)", status, want, healthcheck.Printable(answer.Header.Get("Location")))
+	default:
+		return fmt.Errorf("status %d is not %v", status, want)
+	}
+}
+
+// encoded adds to err that the body is not what people see of it.
+func encoded(err error, answer *http.Response) error {
+	if e := answer.Header.Get("Content-Encoding"); e != "" {
+		return fmt.Errorf("%w (it has the Content-Encoding %s, which nobody asked for)", err, healthcheck.Printable(e))
+	}
+	return err
+}
