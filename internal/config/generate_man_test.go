@@ -71,6 +71,7 @@ var manSections = []struct {
 	{"Checks", "The keys of an entry of checks, and of a check that is written in place.", checkObject},
 	{"Virtual services", "The keys of an entry of virtual_services. Those of its real servers, but for address, may stand here too, for all of them.", serviceObject},
 	{"Real servers", "The keys of an entry of real_servers.", serverObject},
+	{"Quorum", "A value of quorum is taken as a whole, not merged with that of defaults.", quorumObject},
 	{"Persistence", "A value of persistence is taken as a whole, not merged with that of defaults.", persistenceObject},
 	{"Tunnel", "A value of tunnel is taken as a whole, not merged with that of defaults or of the service.", tunnelObject},
 	{"Sysctls", "The settings under net.ipv4.vs with their ranges.", sysctlObject},
@@ -131,7 +132,7 @@ func argument(k *key) string {
 		return "duration"
 	case kindObject, kindMap, kindInts:
 		return "mapping"
-	case kindList, kindWords:
+	case kindList, kindWords, kindArgs:
 		return "list"
 	case kindMask, kindBits:
 		return "mask"

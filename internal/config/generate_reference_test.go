@@ -97,6 +97,10 @@ func (r *referenceWriter) value(k *key, first, indent string, off bool) {
 		fmt.Fprintf(r, "%s%s:\n%s  %s:\n", first, k.name, indent, value)
 		r.keys(k.object, indent+"    ", indent+"    ")
 	case kindList:
+		if k.def != "" {
+			fmt.Fprintf(r, "%s%s: %s\n", first, k.name, k.def)
+			return
+		}
 		fmt.Fprintf(r, "%s%s:\n", first, k.name)
 		r.keys(k.object, indent+"  - ", indent+"    ")
 	case kindInts:

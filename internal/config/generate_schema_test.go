@@ -102,6 +102,8 @@ func schemaType(k *key, defs map[string]any) map[string]any {
 		return map[string]any{"type": "array", "items": ref(k.object, defs)}
 	case kindWords:
 		return map[string]any{"type": "array", "items": map[string]any{"enum": k.enum}, "uniqueItems": true}
+	case kindArgs:
+		return map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
 	case kindMask:
 		return map[string]any{"anyOf": []any{
 			map[string]any{"type": "string"},
@@ -135,6 +137,8 @@ func schemaDefault(k *key) (any, bool) {
 		return nil, false
 	case k.def == `""`:
 		return "", true
+	case k.def == "[]":
+		return []any{}, true
 	case k.kind == kindBits:
 		return strings.Trim(k.def, `"`), true
 	case k.kind == kindBool:

@@ -32,7 +32,11 @@ func text(c *Config) string {
 		}
 		fmt.Fprintf(&b, "%s line=%d %v %s flags=%#x persistence=%v,%s,%q\n",
 			s.Name, s.Line, s.ServiceKey, s.Scheduler, s.Flags, s.Persistence.Timeout, mask, s.Persistence.Engine)
-		for _, rs := range s.RealServers {
+		if q := s.Quorum; s.SlowStart != 0 || s.FailOpenBelow != 0 || q.Up > 1 || q.Hysteresis > 0 || len(q.OnUp)+len(q.OnDown)+len(s.Backup) > 0 {
+			fmt.Fprintf(&b, "  slow_start=%v fail_open_below=%d quorum=%d±%d on_up=%q on_down=%q backup=%d\n",
+				s.SlowStart, s.FailOpenBelow, q.Up, q.Hysteresis, q.OnUp, q.OnDown, len(s.Backup))
+		}
+		for rs := range s.Servers() {
 			fmt.Fprintf(&b, "  %v weight=%d %v,%v,%d,%v thresholds=%d,%d %s drain=%v\n", rs.Address, rs.Weight,
 				rs.Forward, rs.Tunnel.Type, rs.Tunnel.Port, rs.Tunnel.Checksum, rs.UpperThreshold, rs.LowerThreshold, rs.OnFailure, rs.DrainTimeout)
 			for _, p := range rs.Probes {

@@ -23,6 +23,7 @@ const (
 	kindCheck  // a name, an object, or a sequence of both
 	kindMask   // an IPv4 address or an integer
 	kindBits   // a mask of 32 bits, as a number or as text in hexadecimal
+	kindArgs   // a sequence of texts: a program and its arguments
 )
 
 // object is a mapping with known keys.
@@ -139,6 +140,17 @@ var checkObject = newObject("a check", []key{
 		doc: "Address to check instead of the real server's."},
 }, notYet("path", "status", "host", "method", "headers", "body", "send", "expect", "tls", "sni", "query", "command", "agent", "via", "source", "mark", "proxy_protocol"))
 
+var quorumObject = newObject("quorum", []key{
+	{name: "up", kind: kindInt, def: "1", min: 1, max: math.MaxUint32,
+		doc: "Weight that makes the quorum: the sum of the weights, as the file and operators have them, of the real servers that are well and not drained. At most the sum of all weights in the file."},
+	{name: "hysteresis", kind: kindInt, def: "0", max: math.MaxUint32,
+		doc: "Keeps the quorum from changing with every real server: once lost it is gained at up + hysteresis, once held it is lost below up - hysteresis, and always at 0. With a hysteresis of up or more it is lost at 0 alone. The start goes by up."},
+	{name: "on_up", kind: kindArgs, example: `[/usr/local/sbin/announce, "on"]`, off: true,
+		doc: "Program with its arguments, no shell, that is run when the quorum is gained, and after each start of lbd once the checks have found it held. It gets LBD_SERVICE, LBD_KEY and LBD_QUORUM (held or lost) and has 30 seconds. One runs at a time, and none delays a change of weights: what has changed again before it is told is left out."},
+	{name: "on_down", kind: kindArgs, example: `[/usr/local/sbin/announce, "off"]`, off: true,
+		doc: "The same for a quorum that is lost, or is found so after a start."},
+})
+
 // serverKeys are the keys of a real server that may have a default.
 var serverKeys = []key{
 	{name: "weight", kind: kindInt, def: "1", max: 65535,
@@ -174,12 +186,18 @@ var serviceKeys = []key{
 		doc: "Sends a client to the real server that it had before. Left out or empty, the service is not persistent."},
 	{name: "one_packet", kind: kindBool, def: "false",
 		doc: "Schedules each datagram by itself; only with UDP or fwmark. Connections are not counted then, so lc, wlc, sed and nq are refused. With masq replies are not translated back."},
+	{name: "slow_start", kind: kindDuration, def: "0s", max: hour,
+		doc: "How long a real server that failed or was disabled takes to its full share when it is back; 0s for none. Its weight grows in a straight line, in steps of a hundredth but at least a second; never from 0, not at the first start of lbd, and not while no other real server takes connections. As long as it is set all weights of the service are multiplied by one number, 100 unless that made one greater than 65535, so that a weight of 1 can grow, too. Only with the schedulers " + and(slowStartSchedulers) + "."},
+	{name: "fail_open_below", kind: kindInt, def: "0", max: 100,
+		doc: "Percentage of the weight, as for quorum, without that of drained and disabled real servers, that has to be well: below it health is ignored, and failed real servers get connections as if they were well. 0 is never. Backup servers that can take connections come first."},
+	{name: "quorum", kind: kindObject, object: quorumObject,
+		doc: "When enough real servers are well, and what to run when that changes."},
 }
 
 var serverObject = newObject("a real server", []key{
 	{name: "address", kind: kindString, required: true, example: "10.0.0.2:80",
 		doc: `Address with the port: "10.0.0.2:80", "[2001:db8::2]:80". The port defaults to the service's. Host names are refused. A family other than the service's needs forwarding: tunnel.`},
-}, serverKeys, notYet("slow_start", "name", "backup", "fall_back", "agent"))
+}, serverKeys, notYet("name", "fall_back", "agent"))
 
 var serviceObject = newObject("a virtual service", []key{
 	{name: "name", kind: kindString, example: "web",
@@ -193,10 +211,11 @@ var serviceObject = newObject("a virtual service", []key{
 }, serviceKeys, serverKeys, []key{
 	{name: "real_servers", kind: kindList, object: serverObject,
 		doc: "The real servers. The first wins ties. A service without any refuses connections."},
-}, notYet("fail_open_below", "slow_start", "quorum", "backup"))
+	{name: "backup", kind: kindList, def: "[]", object: serverObject,
+		doc: "Real servers that replace the others while the quorum is lost and one of them can take connections (sorry servers). Who stands by is treated as on_failure says, with weight 0 or removed: its connections go on with the former. They have the keys of real_servers, and the service's checks unless they say otherwise."},
+})
 
-var defaultsObject = newObject("defaults", serviceKeys, serverKeys,
-	notYet("fail_open_below", "slow_start", "quorum"))
+var defaultsObject = newObject("defaults", serviceKeys, serverKeys)
 
 var socketObject = newObject("socket", []key{
 	{name: "path", kind: kindString, def: "/run/lbd/lbd.sock", doc: "Path of the control socket."},

@@ -36,6 +36,7 @@ type serviceDraft struct {
 	persistence persistenceDraft
 	onePacket   bool
 	onePacketAt *node
+	policy      policyDraft
 	server      serverDraft
 	servers     *node
 }
@@ -53,6 +54,7 @@ type persistenceDraft struct {
 // forget makes what is set a default.
 func (d *serviceDraft) forget() {
 	d.protocolAt, d.schedulerAt, d.tiesAt, d.flagsAt, d.onePacketAt = nil, nil, nil, nil, nil
+	d.policy.forget()
 	d.server.forget()
 }
 
@@ -101,8 +103,18 @@ func (p *parser) setService(d *serviceDraft, k *key, v *node) {
 	case "one_packet":
 		d.onePacket, _ = p.boolean(k, v)
 		d.onePacketAt = v
+	case "slow_start":
+		d.policy.slowStart, _ = p.duration(k, v)
+		d.policy.slowStartAt = v
+	case "fail_open_below":
+		i, _ := p.integer(k, v)
+		d.policy.failOpenBelow = int(i)
+	case "quorum":
+		d.policy.quorum = p.parseQuorum(v)
 	case "real_servers":
 		d.servers = v
+	case "backup":
+		d.policy.backup = v
 	default:
 		p.setServer(&d.server, k, v)
 	}
@@ -243,43 +255,53 @@ func (p *parser) parseService(n *node) (VirtualService, bool) {
 	if identified {
 		p.attributes(&d, &svc)
 	}
+	clear(p.servers)
 	if d.servers != nil && identified {
 		svc.RealServers = p.parseServers(&d, &svc)
+	}
+	if identified {
+		p.policies(&d, &svc)
+	}
+	if len(p.errs) == before {
+		p.checkQuorum(&d, &svc)
 	}
 	return svc, len(p.errs) == before
 }
 
 func (p *parser) parseServers(d *serviceDraft, svc *VirtualService) []RealServer {
-	n := d.servers
+	list := p.serverList(d.servers, "real_servers", d, svc)
+	quiesced := func(rs RealServer) bool { return rs.Weight == 0 }
+	if len(list) > 0 && !slices.ContainsFunc(list, func(rs RealServer) bool { return !quiesced(rs) }) {
+		p.warnf(d.at, "virtual service %s: every real server has weight 0: it refuses connections", svc.Name)
+	}
+	return list
+}
+
+// serverList reads a list of real servers, and leaves out those that are wrong.
+func (p *parser) serverList(n *node, name string, d *serviceDraft, svc *VirtualService) []RealServer {
 	if n.kind != sequence {
-		p.errorf(n, "real_servers: want a list, got %s", describe(n))
+		p.errorf(n, "%s: want a list, got %s", name, describe(n))
 		return nil
 	}
 	count := 0
 	for item := n.first; item != nil; item = item.next {
 		count++
 	}
-	clear(p.servers)
+	if count == 0 {
+		return nil
+	}
 	list := make([]RealServer, 0, count)
-	allZero, masq := true, false
+	masq := false
 	for item := n.first; item != nil && !p.full; item = item.next {
 		rs := &list[:len(list)+1][len(list)]
 		if !p.parseServer(item, d, svc, rs) {
-			allZero = false
 			continue
 		}
 		list = list[:len(list)+1]
-		allZero = allZero && rs.Weight == 0
 		masq = masq || rs.Forward == ipvs.Masq
-	}
-	if allZero && len(list) > 0 {
-		p.warnf(d.at, "virtual service %s: every real server has weight 0: it refuses connections", svc.Name)
 	}
 	if masq && svc.Flags&ipvs.FlagOnePacket != 0 {
 		p.warnOnePacketMasq(d, svc)
-	}
-	if len(list) == 0 {
-		return nil
 	}
 	return list
 }
@@ -383,7 +405,8 @@ func (p *parser) attributes(d *serviceDraft, svc *VirtualService) {
 	if d.persistent {
 		p.persistent(d, svc)
 	}
-	if d.servers == nil || d.servers.kind == sequence && d.servers.first == nil {
+	none := func(n *node) bool { return n == nil || n.kind == sequence && n.first == nil }
+	if none(d.servers) && none(d.policy.backup) {
 		p.warnf(d.at, "virtual service %s has no real servers: it refuses connections", svc.Name)
 	}
 }

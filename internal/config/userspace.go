@@ -110,7 +110,7 @@ func parseBits(v *node) (uint32, bool) {
 func (p *parser) checkCapacity(at *node, c *Config) {
 	n := 0
 	for i := range c.VirtualServices {
-		n += len(c.VirtualServices[i].RealServers)
+		n += len(c.VirtualServices[i].RealServers) + len(c.VirtualServices[i].Backup)
 	}
 	room := 1<<bits.OnesCount32(c.Userspace.MarkMask) - 2
 	if c.Userspace.MarkMask != 0 && n > room {

@@ -89,8 +89,7 @@ func needs(c *config.Config) sysnet.Needs {
 		if vs.FWMark == 0 {
 			n.VIPs = append(n.VIPs, vs.Address.Addr())
 		}
-		for j := range vs.RealServers {
-			rs := &vs.RealServers[j]
+		for rs := range vs.Servers() {
 			switch rs.Forward {
 			case ipvs.Masq:
 				n.Masq = append(n.Masq, rs.Address.Addr())

@@ -93,8 +93,8 @@ func entries(c *config.Config) []ipvs.TableEntry {
 	for i := range c.VirtualServices {
 		vs := &c.VirtualServices[i]
 		table[i].Service = vs.Service
-		for j := range vs.RealServers {
-			table[i].Destinations = append(table[i].Destinations, ipvs.DestinationStatus{Destination: vs.RealServers[j].Destination})
+		for rs := range vs.Servers() {
+			table[i].Destinations = append(table[i].Destinations, ipvs.DestinationStatus{Destination: rs.Destination})
 		}
 	}
 	return table
