@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -98,10 +99,10 @@ func TestNetnsAgent(t *testing.T) {
 		"too long":      {agent: says("up #" + long + "xx\n"), err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
 		"without end":   {agent: flood, err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
 		"resets":        {agent: reset, send: "x", err: "read: ", is: syscall.ECONNRESET},
-		"hangs":         {agent: hold, timeout: 100 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
-		"drips on":      {agent: drip(strings.Repeat(" ", 10000)), timeout: 200 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
-		"half a line":   {agent: func(c net.Conn) { says("up")(c); hold(c) }, timeout: 100 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
-		"waits for ask": {agent: func(c net.Conn) { io.ReadFull(c, make([]byte, 100)) }, send: "x", timeout: 100 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"hangs":         {agent: hold, timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"drips on":      {agent: drip(strings.Repeat(" ", 10000)), timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"half a line":   {agent: func(c net.Conn) { says("up")(c); hold(c) }, timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"waits for ask": {agent: func(c net.Conn) { io.ReadFull(c, make([]byte, 100)) }, send: "x", timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
 	} {
 		for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 			t.Run(name+" "+address, func(t *testing.T) {
@@ -199,25 +200,21 @@ func TestNetnsAgentAway(t *testing.T) {
 	}
 }
 
-// TestNetnsAgentMonitor has an agent that goes away: its last words hold, and it
-// is never down.
+// TestNetnsAgentMonitor has an agent that says one thing, then another, and goes
+// away: its last words of each kind hold, and it is never down.
 func TestNetnsAgentMonitor(t *testing.T) {
 	netnstest.Require(t, "netns")
 	ns := netnstest.New(t)
-	changes := make(chan healthcheck.Change, 10)
-	m := healthcheck.New(healthcheck.Options{Env: healthcheck.Env{Enter: ns.Do}, Notify: func(c healthcheck.Change) { changes <- c }})
+	var answer atomic.Value
+	answer.Store("up 50%\n")
 	ln := ns.Listen("tcp", "127.0.0.1:80")
-	answers := make(chan string, 2)
-	answers <- "up 50%\n"
-	answers <- "drain # backup\n"
-	serve(t, ln, func(c net.Conn) {
-		select {
-		case a := <-answers:
-			says(a)(c)
-		default:
-			ln.Close()
+	serve(t, ln, func(c net.Conn) { says(answer.Load().(string))(c) })
+	var down atomic.Int32
+	m := healthcheck.New(healthcheck.Options{Env: healthcheck.Env{Enter: ns.Do}, Notify: func(c healthcheck.Change) {
+		if c.State == healthcheck.Down {
+			down.Add(1)
 		}
-	})
+	}})
 	probe := healthcheck.Probe{Method: Check{}, Target: netip.MustParseAddrPort("127.0.0.1:80"), Advisory: true,
 		Timing: healthcheck.Timing{Interval: 50 * time.Millisecond, Timeout: 50 * time.Millisecond, Rise: 1, Fall: 1}}
 	if err := m.Set([]healthcheck.Probe{probe}); err != nil {
@@ -227,25 +224,25 @@ func TestNetnsAgentMonitor(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- m.Run(ctx) }()
 	defer func() { cancel(); <-done }()
-	want := healthcheck.Advice{Health: healthcheck.SaysUp, Admin: healthcheck.SaysDrain, Weight: percent(50), Reason: "backup"}
-	deadline := time.After(20 * time.Second)
-	for {
-		select {
-		case c := <-changes:
-			if c.State == healthcheck.Down {
-				t.Fatalf("down: %v", c.LastErr)
+	wait := func(what string, reached func(healthcheck.Status) bool) {
+		t.Helper()
+		var s healthcheck.Status
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			if s, _ = m.Status(probe.Key()); reached(s) {
+				return
 			}
-		case <-deadline:
-			s, _ := m.Status(probe.Key())
-			t.Fatalf("want %+v and a failure, got %+v", want, s)
-		case <-time.After(10 * time.Millisecond):
 		}
-		if s, _ := m.Status(probe.Key()); s.Failures > 3 {
-			if s.State != healthcheck.Up || s.Advice != want {
-				t.Errorf("want up and %+v after failures, got %+v", want, s)
-			}
-			return
-		}
+		t.Fatalf("%s: got %+v", what, s)
+	}
+	first := healthcheck.Advice{Health: healthcheck.SaysUp, Weight: percent(50)}
+	wait("first words", func(s healthcheck.Status) bool { return s.Advice == first && s.State == healthcheck.Up })
+	answer.Store("drain # backup\n")
+	both := healthcheck.Advice{Health: healthcheck.SaysUp, Admin: healthcheck.SaysDrain, Weight: percent(50), Reason: "backup"}
+	wait("further words", func(s healthcheck.Status) bool { return s.Advice == both })
+	ln.Close()
+	wait("failures", func(s healthcheck.Status) bool { return s.LastErr != nil && s.Streak > 3 })
+	if s, _ := m.Status(probe.Key()); s.State != healthcheck.Up || s.Advice != both || down.Load() > 0 {
+		t.Errorf("want up and %+v after failures, got %+v, and %d times down", both, s, down.Load())
 	}
 }
 
