@@ -70,9 +70,15 @@ func (c *Conn) StartTLS(ctx context.Context, config *tls.Config) (tls.Connection
 // client's certificate or the lack of one: only now has it said so. It returns no
 // other error.
 func (c *Conn) Finish(ctx context.Context) error {
+	return refusal(c.finish(ctx))
+}
+
+// finish returns how the target's side of the conversation ended, io.EOF where it
+// has closed.
+func (c *Conn) finish(ctx context.Context) error {
 	defer c.Close()
-	if ctx.Err() != nil {
-		return nil
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		t.CloseWrite()
@@ -80,7 +86,7 @@ func (c *Conn) Finish(ctx context.Context) error {
 	if t, ok := c.tcp.(*net.TCPConn); ok {
 		t.CloseWrite()
 	}
-	return refusal(c.drain(ctx))
+	return c.drain(ctx)
 }
 
 // Hangup waits, as long as Finish, for a target that has been told to close. The

@@ -58,6 +58,15 @@ func TestFinishBounded(t *testing.T) {
 	}
 }
 
+// TestFinishTells has the server know at once that this is the end, and the
+// connection stay until it has taken leave too.
+func TestFinishTells(t *testing.T) {
+	c := dial(t, t.Context(), checktest.Hang)
+	if err := c.finish(t.Context()); !errors.Is(err, io.EOF) {
+		t.Errorf("want EOF from the server, got %v", err)
+	}
+}
+
 // TestHangup has the server close first where it wants to.
 func TestHangup(t *testing.T) {
 	c := dial(t, t.Context(), func(c net.Conn) { io.WriteString(c, "221 bye\r\n") })

@@ -36,7 +36,7 @@ func TestNetnsTalk(t *testing.T) {
 		checktest.Serve(t, lab.Server.Listen("tcp", net.JoinHostPort("10.0.0.2", port)), answer)
 		checktest.Serve(t, lab.Server.Listen("tcp", net.JoinHostPort("fd00::2", port)), answer)
 	}
-	const short, long = 100 * time.Millisecond, 20 * time.Second
+	const short, long = 300 * time.Millisecond, 20 * time.Second
 	server := []string{"10.0.0.2", "fd00::2"}
 	any := errors.New("any")
 	tests := []struct {

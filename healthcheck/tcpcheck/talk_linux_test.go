@@ -36,7 +36,7 @@ var ping = []Step{{Send: []byte("PING\n"), Expect: expect.Expect{Kind: expect.Te
 func TestTalk(t *testing.T) {
 	redis := lines("", map[string]string{"PING": "+PONG\n", "INFO": "role:master\nconnected_slaves:1\n"})
 	mail := lines("220 hi\n", map[string]string{"QUIT": "221 bye\n"})
-	const short, long = 100 * time.Millisecond, 20 * time.Second
+	const short, long = 300 * time.Millisecond, 20 * time.Second
 	info := []byte("INFO\n")
 	tests := []struct {
 		name    string
