@@ -177,8 +177,8 @@ func (c *Command) fork(cmd *exec.Cmd) error {
 // watch returns when the program has ended, or has not although it should have.
 // signal is the last one that was sent because ctx was done.
 func (p *process) watch(ctx context.Context) (signal unix.Signal, ended bool) {
-	// A file takes no context, but a deadline in the past ends its wait. The
-	// call has come back by the time that it has had this effect.
+	// A file takes no context, but a deadline in the past ends its wait. Those
+	// below are set after the wait has ended, and so after this one.
 	stop := context.AfterFunc(ctx, func() { p.pidfd.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if p.await() {
