@@ -59,6 +59,7 @@ var bad = []struct {
 	{"SSH", says("SSH-2.0-OpenSSH_9.9 x\x1b[2J\r\n"), `GET /: bad answer: malformed HTTP*`},
 	{"another protocol", says("-ERR unknown\r\n"), `GET /: bad answer: malformed HTTP status code "unknown"`},
 	{"TLS alert", says("\x15\x03\x01\x00\x02\x02\x46"), "GET /: the server speaks TLS, and the check does not"},
+	{"HTTP/2", says("\x00\x00\x00\x04\x00\x00\x00\x00\x00"), "GET /: the server answers in HTTP/2"},
 	{"header without colon", says(fine + "nonsense\r\n\r\n"), "GET /: bad answer: malformed MIME header*"},
 	{"zero bytes", says(strings.Repeat("\x00", 200)), `GET /: bad answer: malformed HTTP response "\x00\x00*`},
 	{"endless line", forever("HTTP/1.1 200 ", strings.Repeat("x", 1000)), "GET /: the header of the answer is longer than 65536 bytes"},

@@ -25,6 +25,7 @@ const userAgent = "lbd"
 var (
 	errLongHeader = fmt.Errorf("the header of the answer is longer than %d bytes", maxHeader)
 	errSpeaksTLS  = errors.New("the server speaks TLS, and the check does not")
+	errHTTP2      = errors.New("the server answers in HTTP/2")
 	errNoAnswer   = errors.New("the server closed the connection without an answer")
 )
 
@@ -64,7 +65,8 @@ func (k *checker) exchange1(ctx context.Context, c *stream.Conn, x *exchange) (i
 		return 0, explain(err)
 	}
 	err = k.judge(x, answer)
-	if err == nil && answer.Close {
+	if answer.Close {
+		// Also after a bad answer: servers that are down for long are asked often.
 		c.Hangup(ctx)
 	}
 	return answer.StatusCode, err
@@ -82,6 +84,11 @@ func readAnswer(conn io.Reader, method string) (*http.Response, error) {
 	} else if b[0] == 0x15 || b[0] == 0x16 {
 		// The content types alert and handshake (RFC 8446, section 5.1).
 		return nil, errSpeaksTLS
+	} else if b[0] == 0 {
+		// The length of a frame, whose type is SETTINGS (RFC 9113, section 6.5).
+		if b, err := r.Peek(4); err == nil && b[3] == 4 {
+			return nil, errHTTP2
+		}
 	}
 	for {
 		answer, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -123,7 +130,7 @@ func (l *limited) Read(p []byte) (int, error) {
 
 // explain is httpconn.Explain, for the errors of this package too.
 func explain(err error) error {
-	for _, own := range []error{errLongHeader, errSpeaksTLS, errNoAnswer} {
+	for _, own := range []error{errLongHeader, errSpeaksTLS, errHTTP2, errNoAnswer} {
 		if errors.Is(err, own) {
 			return own
 		}

@@ -146,8 +146,12 @@ func TestNetnsLeavesNothing(t *testing.T) {
 		io.WriteString(c, fine+"Connection: close\r\nContent-Length: 2\r\n\r\nok")
 		time.Sleep(5 * time.Millisecond)
 	})
+	bad := Check{Requests: []Request{{Path: "/", Status: StatusRanges{{500, 500}}}}}
 	for _, version := range []string{Version10, Version11} {
 		for range 50 {
+			if _, err := checktest.Run(t, bad, lab.Env(), "10.0.0.2:81", 10*time.Second); err == nil {
+				t.Fatal("status 200 is taken for 500")
+			}
 			for _, target := range []string{"10.0.0.2:80", "10.0.0.2:81"} {
 				if _, err := checktest.Run(t, Check{Version: version}, lab.Env(), target, 10*time.Second); err != nil {
 					t.Fatal(err)
