@@ -9,7 +9,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/lbd-project/lbd/healthcheck/hostile"
+	"github.com/lbd-project/lbd/healthcheck"
 )
 
 // expectation is what makes a reply healthy.
@@ -163,7 +163,12 @@ const (
 )
 
 // show returns a text of the server's as it can be printed.
-func show(text string) string { return hostile.Text(text, maxShown) }
+func show(text string) string {
+	if len(text) > maxShown {
+		return healthcheck.Printable(text[:maxShown-len("...")]) + "..."
+	}
+	return healthcheck.Printable(text)
+}
 
 func list(records []record) string {
 	if len(records) == 0 {

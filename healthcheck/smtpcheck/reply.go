@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/lbd-project/lbd/healthcheck/hostile"
+	"github.com/lbd-project/lbd/healthcheck"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 	maxLine = 2048
 	// maxLines is how many lines a reply may have.
 	maxLines = 128
-	// shown is how much of a server's text an error has.
+	// shown is how many bytes of what is no reply an error has.
 	shown = 100
 )
 
@@ -30,7 +30,7 @@ type reply struct {
 
 // String prints the code and the last line, where servers say most.
 func (r reply) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%d %s", r.code, hostile.Text(r.lines[len(r.lines)-1], shown)))
+	return strings.TrimSpace(fmt.Sprintf("%d %s", r.code, healthcheck.Printable(r.lines[len(r.lines)-1])))
 }
 
 // offers reports whether the reply to EHLO has the keyword.
@@ -51,7 +51,7 @@ func readReply(br *bufio.Reader) (reply, error) {
 		line, err := br.ReadSlice('\n')
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
-			return reply{}, fmt.Errorf("a line of the reply is longer than %d bytes: %q", maxLine, hostile.Text(line, shown))
+			return reply{}, fmt.Errorf("a line of the reply is longer than %d bytes: %q", maxLine, show(line))
 		case errors.Is(err, io.EOF) && len(line)+len(r.lines) > 0:
 			return reply{}, fmt.Errorf("the reply ends in the middle: %w", io.ErrUnexpectedEOF)
 		case err != nil:
@@ -61,7 +61,7 @@ func readReply(br *bufio.Reader) (reply, error) {
 		code, text, last, ok := parseLine(line)
 		switch {
 		case !ok:
-			return reply{}, fmt.Errorf("not a reply of SMTP: %q", hostile.Text(line, shown))
+			return reply{}, fmt.Errorf("not a reply of SMTP: %q", show(line))
 		case len(r.lines) > 0 && code != r.code:
 			return reply{}, fmt.Errorf("a reply with the codes %d and %d", r.code, code)
 		case len(r.lines) == maxLines:
@@ -93,4 +93,12 @@ func parseLine(line []byte) (code int, text string, last, ok bool) {
 		return 0, "", false, false
 	}
 	return code, string(line[4:]), line[3] == ' ', true
+}
+
+// show returns what can be printed of the begin of b.
+func show(b []byte) string {
+	if len(b) > shown {
+		return healthcheck.Printable(string(b[:shown])) + "…"
+	}
+	return healthcheck.Printable(string(b))
 }

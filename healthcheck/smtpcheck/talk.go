@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
-	"github.com/lbd-project/lbd/healthcheck/hostile"
 	"github.com/lbd-project/lbd/healthcheck/stream"
 )
 
@@ -148,7 +147,7 @@ func (s *session) secure(ctx context.Context, config *tls.Config) (tls.Connectio
 	if n := s.in.Buffered(); n > 0 {
 		// Taken for a part of what is encrypted, it would be anybody's words.
 		early, _ := s.in.Peek(n)
-		return tls.ConnectionState{}, fmt.Errorf("the server goes on in the clear after STARTTLS: %q", hostile.Text(early, shown))
+		return tls.ConnectionState{}, fmt.Errorf("the server goes on in the clear after STARTTLS: %q", show(early))
 	}
 	return s.conn.StartTLS(ctx, config)
 }

@@ -104,9 +104,10 @@ func Drip(s string, gap time.Duration) func(net.Conn) {
 
 // Endless says s again and again.
 func Endless(s string) func(net.Conn) {
+	b := []byte(s)
 	return func(c net.Conn) {
 		for {
-			if _, err := io.WriteString(c, s); err != nil {
+			if _, err := c.Write(b); err != nil {
 				return
 			}
 		}
