@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -78,6 +79,15 @@ func (b scriptBackend) Connections(_ context.Context, q api.ConnectionQuery) (it
 			}
 		}
 	}, err
+}
+
+// Events answers those of events.json that are wanted, and no more.
+func (b scriptBackend) Events(since uint64) ([]api.Event, <-chan struct{}) {
+	all, err := answer[[]api.Event](b, "events")
+	if err != nil {
+		all = []api.Event{{Seq: since + 1, Text: err.Error()}}
+	}
+	return slices.DeleteFunc(all, func(e api.Event) bool { return e.Seq <= since }), make(chan struct{})
 }
 
 func (b scriptBackend) Explain(_ context.Context, name string) (api.Explanation, error) {

@@ -64,6 +64,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.resumeCommand(),
 		a.disableCommand(),
 		a.weightCommand(),
+		a.eventsCommand(),
 		a.doctorCommand(),
 		a.checkCommand(),
 		a.diffCommand(),

@@ -25,8 +25,8 @@ func (c *Client) Connections(ctx context.Context, q ConnectionQuery) iter.Seq2[C
 				Connection
 				Error string `json:"error"`
 			}
-			if err := json.Unmarshal(line, &l); err != nil {
-				return false, fmt.Errorf("a line is not lbd's: %w", err)
+			if err := unmarshalLine(line, &l); err != nil {
+				return false, err
 			}
 			if l.Error != "" {
 				return false, errors.New(l.Error)
@@ -39,6 +39,13 @@ func (c *Client) Connections(ctx context.Context, q ConnectionQuery) iter.Seq2[C
 			yield(Connection{}, err)
 		}
 	}
+}
+
+func unmarshalLine(line []byte, v any) error {
+	if err := json.Unmarshal(line, v); err != nil {
+		return fmt.Errorf("a line is not lbd's: %w", err)
+	}
+	return nil
 }
 
 // stream calls visit with each line of an answer until it returns false or an

@@ -32,8 +32,10 @@ type fakeBackend struct {
 	// stream, if set, is what is read of the connections.
 	stream func(ctx context.Context) iter.Seq2[Connection, error]
 
-	mu    sync.Mutex
-	query ConnectionQuery // the last
+	mu     sync.Mutex
+	events []Event
+	more   chan struct{}
+	query  ConnectionQuery // the last
 	// target, request and peer are of the last SetAdmin.
 	target  AdminTarget
 	request AdminRequest
@@ -72,6 +74,32 @@ func (f *fakeBackend) Connections(ctx context.Context, q ConnectionQuery) (iter.
 		}, err
 	}
 	return f.stream(ctx), nil
+}
+
+func (f *fakeBackend) Events(since uint64) ([]Event, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.more == nil {
+		f.more = make(chan struct{})
+	}
+	var list []Event
+	for _, e := range f.events {
+		if e.Seq > since {
+			list = append(list, e)
+		}
+	}
+	return list, f.more
+}
+
+// happen adds an event.
+func (f *fakeBackend) happen(e Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, e)
+	if f.more != nil {
+		close(f.more)
+	}
+	f.more = make(chan struct{})
 }
 
 func (f *fakeBackend) Explain(ctx context.Context, name string) (Explanation, error) {
@@ -155,6 +183,7 @@ func serve(t *testing.T, b Backend, o Options, lim limits) (socket string) {
 	s := NewServer(b, o)
 	s.limits = lim
 	s.files, s.streams = make(chan struct{}, lim.files), make(chan struct{}, lim.streams)
+	s.followers = make(chan struct{}, lim.followers)
 	stop := run(t, s, l)
 	t.Cleanup(func() {
 		if err := stop(); err != nil {

@@ -159,7 +159,7 @@ func TestOpenAPISchemas(t *testing.T) {
 		}
 	}
 	for _, v := range []any{
-		Version{}, Status{}, Service{}, Connection{}, Explanation{}, Diagnosis{}, AdminRequest{}, AdminResult{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
+		Version{}, Status{}, Service{}, Connection{}, Explanation{}, Diagnosis{}, AdminRequest{}, AdminResult{}, Event{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
 	} {
 		check(reflect.TypeOf(v))
 	}
@@ -184,6 +184,7 @@ func TestOpenAPIRoutes(t *testing.T) {
 		"service":            {"", "Service"},
 		"setAdmin":           {"AdminRequest", "AdminResult"},
 		"setAdminEverywhere": {"AdminRequest", "AdminResult"},
+		"events":             {"", "lines of Event"},
 		"check":              {"File", "CheckReport"},
 		"diff":               {"File", "Plan"},
 		"reload":             {"", "ReloadResult"},
@@ -221,6 +222,13 @@ func TestOpenAPIRoutes(t *testing.T) {
 				query[param.Name] = param.In == "query"
 			}
 			if want := (ConnectionQuery{"a", endpoint("::1"), endpoint("::1"), "UDP"}).values(); path == "/v1/connections" {
+				for p := range want {
+					if !query[p] {
+						t.Errorf("%s: no parameter %s", name, p)
+					}
+				}
+			}
+			if want := (EventQuery{1, true}).values(); path == "/v1/events" {
 				for p := range want {
 					if !query[p] {
 						t.Errorf("%s: no parameter %s", name, p)

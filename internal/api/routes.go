@@ -37,6 +37,7 @@ func (s *Server) routes() []route {
 		{method: "PUT", path: "/v1/servers/{server}/admin", write: true, serve: s.setAdmin},
 		read("/v1/table", s.table),
 		{method: "GET", path: "/v1/connections", stream: s.streamConnections},
+		{method: "GET", path: "/v1/events", stream: s.streamEvents},
 		read("/v1/doctor", s.doctor),
 		{method: "POST", path: "/v1/check", serve: s.check},
 		{method: "POST", path: "/v1/diff", serve: s.diff},

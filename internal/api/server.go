@@ -30,14 +30,19 @@ type Server struct {
 	files chan struct{}
 	// streams holds a token for each stream of connections.
 	streams chan struct{}
+	// followers holds one for each reader of events, stopping is closed when the
+	// server stops.
+	followers chan struct{}
+	stopping  <-chan struct{}
 }
 
 // limits bound what one client can take of the daemon.
 type limits struct {
 	// files are the requests with a file that are served at once, streams those of
 	// connections.
-	conns, files, streams int
-	body                  int64
+	// followers are the readers of events.
+	conns, files, streams, followers int
+	body                             int64
 	// header, read and write are the time for the header, the whole request and
 	// everything up to the end of the answer; handle is the backend's share.
 	header, read, write, handle time.Duration
@@ -45,23 +50,27 @@ type limits struct {
 	// nothing of it, ahead how many bytes may wait for that.
 	stream, stall time.Duration
 	ahead         int
+	// heartbeat is the longest silence of a stream that waits for events.
+	heartbeat time.Duration
 	// grace is how long a stop waits for answers in flight.
 	grace time.Duration
 }
 
 var defaultLimits = limits{
-	conns:   64,
-	files:   2,
-	streams: 4,
-	body:    16 << 20,
-	header:  5 * time.Second,
-	read:    15 * time.Second,
-	write:   90 * time.Second,
-	handle:  time.Minute,
-	stream:  10 * time.Minute,
-	stall:   30 * time.Second,
-	ahead:   16 << 20,
-	grace:   time.Second,
+	conns:     64,
+	files:     2,
+	streams:   4,
+	followers: 16,
+	heartbeat: 5 * time.Second,
+	body:      16 << 20,
+	header:    5 * time.Second,
+	read:      15 * time.Second,
+	write:     90 * time.Second,
+	handle:    time.Minute,
+	stream:    10 * time.Minute,
+	stall:     30 * time.Second,
+	ahead:     16 << 20,
+	grace:     time.Second,
 }
 
 // NewServer returns a server that asks and tells the backend.
@@ -69,6 +78,7 @@ func NewServer(b Backend, o Options) *Server {
 	s := &Server{backend: b, log: o.Logger, allow: o.Allow, limits: defaultLimits}
 	s.files = make(chan struct{}, s.limits.files)
 	s.streams = make(chan struct{}, s.limits.streams)
+	s.followers = make(chan struct{}, s.limits.followers)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -85,6 +95,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	// Requests outlive ctx by the grace period and no more.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	s.stopping = ctx.Done() // readers of events would take up the grace period
 	var conns sync.WaitGroup
 	srv := &http.Server{
 		Handler:           s.handler(),

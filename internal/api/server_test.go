@@ -64,6 +64,8 @@ func TestRoutes(t *testing.T) {
 		{"connections of a query", "GET", "/v1/connections?service=FWM%207&client=[2001:db8::1]:40000&server=10.0.0.0/8&state=fin_wait", "", "", 200},
 		{"explain", "GET", "/v1/services/web/explain", "", "", 200},
 		{"explain no such service", "GET", "/v1/services/nope/explain", "", "", 404},
+		{"events", "GET", "/v1/events", "", "", 200},
+		{"events since", "GET", "/v1/events?since=41", "", "", 200},
 		{"doctor", "GET", "/v1/doctor", "", "", 200},
 		{"service", "GET", "/v1/services/web", "", "", 200},
 		{"service by key", "GET", "/v1/services/UDP%20192.0.2.9:53", "", "", 200},
@@ -85,6 +87,9 @@ func TestRoutes(t *testing.T) {
 		{"connections of two states", "GET", "/v1/connections?state=UDP&state=NONE", "", "", 400},
 		{"connections of an unknown parameter", "GET", "/v1/connections?vip=192.0.2.10", "", "", 400},
 		{"connections of a broken query", "GET", "/v1/connections?client=%zz", "", "", 400},
+		{"events of an unknown parameter", "GET", "/v1/events?kind=admin", "", "", 400},
+		{"events since never", "GET", "/v1/events?since=-1", "", "", 400},
+		{"events followed or not", "GET", "/v1/events?follow=maybe", "", "", 400},
 		{"admin of a name", "PUT", "/v1/servers/web1/admin", jsonType, `{"mode": "drain"}`, 400},
 		{"admin of a prefix", "PUT", "/v1/servers/10.0.0.0%2F24/admin", jsonType, `{"mode": "drain"}`, 400},
 		{"admin of a word", "PUT", "/v1/servers/10.0.0.2/admin", jsonType, `{"mode": "maint"}`, 400},
@@ -126,7 +131,7 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: want status %d, got %d: %s", tt.name, tt.code, code, body)
 		}
 		wantType := jsonType
-		if tt.code == 200 && strings.HasPrefix(tt.path, "/v1/connections") {
+		if tt.code == 200 && (strings.HasPrefix(tt.path, "/v1/connections") || strings.HasPrefix(tt.path, "/v1/events")) {
 			wantType = linesType
 		}
 		if ct := header.Get("Content-Type"); ct != wantType {

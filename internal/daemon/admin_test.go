@@ -208,7 +208,7 @@ func TestAdminWeight(t *testing.T) {
 		}
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
 		p.wantSaid(rs2, resume, "web-192.0.2.1:80/10.0.0.2:80 changed: resumed: unchecked 5")
-		if !strings.Contains(r.log.String(), "weight 0 dropped: the configuration says 5 now, and said 3 when it was set") {
+		if !strings.Contains(r.log.String(), "weight 0 dropped\" reason=\"the configuration says 5 now, and said 3 when it was set") {
 			t.Errorf("the log does not tell of the weight that was dropped:\n%s", r.log)
 		}
 

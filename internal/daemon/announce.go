@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
+	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/ipvs"
@@ -47,6 +49,12 @@ func (o *owner) announce(report reconcile.Report, err error) {
 			}
 			// Asked first: a start has as many of these as there are servers.
 			ctx, level := context.Background(), announceLevel(was, is, known, first)
+			if level >= slog.LevelInfo {
+				o.events.add(api.Event{
+					Kind: api.EventServer, Service: s.Name, RealServer: rs.Address.String(),
+					Text: fmt.Sprintf("%s, weight %d", rs.State, rs.Weight), Reason: rs.Reason,
+				})
+			}
 			if o.log.Enabled(ctx, level) {
 				o.log.Log(ctx, level, "real server "+string(rs.State),
 					"service", s.Name, "real_server", rs.Address, "weight", rs.Weight,
@@ -63,6 +71,9 @@ func (o *owner) announce(report reconcile.Report, err error) {
 			continue
 		}
 		o.log.Info("real server gone", "service", was.service, "real_server", k.Address)
+		o.events.add(api.Event{
+			Kind: api.EventServer, Service: was.service, RealServer: k.Address.String(), Text: "gone", Reason: "left the configuration",
+		})
 	}
 	o.announced = next
 	o.announceUsable()
@@ -92,8 +103,10 @@ func (o *owner) announceUsable() {
 		switch {
 		case !is && (was || !known && down):
 			o.log.Warn("virtual service has no usable real server", "service", s.Name)
+			o.events.add(api.Event{Kind: api.EventService, Service: s.Name, Text: "no usable real server"})
 		case is && known && !was:
 			o.log.Info("virtual service has a usable real server again", "service", s.Name)
+			o.events.add(api.Event{Kind: api.EventService, Service: s.Name, Text: "a usable real server again"})
 		}
 		next[s.ServiceKey] = is
 	}
@@ -113,6 +126,9 @@ func (o *owner) announceAlerts() {
 			}
 		}
 		o.log.Log(context.Background(), level, a.Kind.String(), "service", a.Service, "reason", a.Reason)
+		if level >= slog.LevelInfo {
+			o.events.add(api.Event{Kind: api.EventService, Service: a.Service, Text: a.Kind.String(), Reason: a.Reason})
+		}
 	}
 	o.alerts = nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/internal/userspace"
+	"github.com/lbd-project/lbd/internal/version"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -104,6 +105,7 @@ func assemble(p parts) (*Daemon, error) {
 		repairs:     p.repairs,
 		host:        p.host,
 		store:       p.store,
+		events:      newEventRing(),
 		notifier:    p.notifier,
 		requests:    make(chan func(context.Context)),
 		dirty:       make(chan struct{}, 1),
@@ -121,7 +123,6 @@ func assemble(p parts) (*Daemon, error) {
 	o.mem, o.since = recall(p.mem, d.started)
 	o.mem.netns = p.loaded.NetNS
 	o.mem.bind(p.name, p.loaded.Userspace)
-	o.pruneAdmin()
 	o.reconciler = &reconcile.Reconciler{Claim: o.own, Logger: p.log}
 	o.monitor = healthcheck.New(healthcheck.Options{
 		Env:    p.env,
@@ -135,6 +136,8 @@ func assemble(p parts) (*Daemon, error) {
 	}
 	o.mirror = newMirror(p.watched, p.log, func() { signal(o.counted) })
 	o.mirror.setInterval(p.loaded.MirrorInterval)
+	o.events.add(api.Event{Kind: api.EventStart, Text: "lbd " + version.String() + " started", Reason: "engine " + string(p.name) + ": " + p.reason})
+	o.pruneAdmin()
 	o.publish()
 	d.owner, d.monitor, d.mirror = o, o.monitor, o.mirror
 	d.adviser = &adviser{host: p.host, log: p.log}

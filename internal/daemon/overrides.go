@@ -115,23 +115,31 @@ func (s *overrides) save(maxAge time.Duration, now time.Time) error {
 // prune forgets what a configuration says otherwise, and returns words about what
 // that was.
 func (s *overrides) prune(c *config.Config) []pruned {
-	weights := make(map[ipvs.DestinationKey]uint32)
+	if len(s.all) == 0 {
+		return nil
+	}
+	type server struct {
+		service string
+		weight  uint32
+	}
+	configured := make(map[ipvs.DestinationKey]server)
 	for i := range c.VirtualServices {
 		vs := &c.VirtualServices[i]
 		for rs := range vs.Servers() {
-			weights[ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}] = rs.Weight
+			configured[ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}] = server{vs.Name, rs.Weight}
 		}
 	}
 	next := make(fleet.Overrides, len(s.all))
 	var gone []pruned
 	for k, o := range s.all {
-		weight, wanted := weights[k]
+		in, wanted := configured[k]
 		if !wanted {
-			gone = append(gone, pruned{k, describeOverride(o) + " forgotten: it left the configuration"})
+			gone = append(gone, pruned{k, k.Service.String(), describeOverride(o) + " forgotten", "it left the configuration"})
 			continue
 		}
-		if o.Obsolete(weight) {
-			gone = append(gone, pruned{k, fmt.Sprintf("weight %d dropped: the configuration says %d now, and said %d when it was set", o.Weight.To, weight, o.Configured)})
+		if o.Obsolete(in.weight) {
+			gone = append(gone, pruned{k, in.service, fmt.Sprintf("weight %d dropped", o.Weight.To),
+				fmt.Sprintf("the configuration says %d now, and said %d when it was set", in.weight, o.Configured)})
 			o.Weight, o.Configured = nil, 0
 		}
 		if !o.Zero() {
@@ -146,8 +154,11 @@ func (s *overrides) prune(c *config.Config) []pruned {
 
 // pruned is an override that the configuration made obsolete.
 type pruned struct {
-	key  ipvs.DestinationKey
-	what string
+	key ipvs.DestinationKey
+	// service is its name, its key where it has none any more.
+	service string
+	what    string
+	why     string
 }
 
 // describeOverride says in words what an override does.

@@ -53,6 +53,7 @@ type owner struct {
 	monitor  *healthcheck.Monitor
 	mirror   *mirror
 	notifier *notifier
+	events   *eventRing
 
 	// requests run on the owner's goroutine.
 	requests chan func(context.Context)

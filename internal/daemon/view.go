@@ -83,10 +83,12 @@ func (o *owner) finish(report reconcile.Report, err error) {
 		o.sync.lastDrift, o.sync.lastDriftTime = d.String(), now
 		if i < maxDriftLines {
 			o.log.Warn("somebody else changed the table, repaired", "drift", d.String())
+			o.events.add(api.Event{Kind: api.EventDrift, Text: "repaired what somebody else changed", Reason: d.String()})
 		}
 	}
 	if more := len(report.Drift) - maxDriftLines; more > 0 {
 		o.log.Warn("somebody else changed more of the table, repaired", "changes", more)
+		o.events.add(api.Event{Kind: api.EventDrift, Text: "repaired more of what somebody else changed", Reason: fmt.Sprintf("%d changes", more)})
 	}
 	o.noteRepairs(now)
 	o.noteOutcome(err, now)
@@ -119,6 +121,7 @@ func (o *owner) noteRepairs(now time.Time) bool {
 	if more {
 		o.sync.drift += n - o.repaired
 		o.sync.lastDrift, o.sync.lastDriftTime = "changed the rules of the engine", now
+		o.events.add(api.Event{Kind: api.EventDrift, Text: "repaired what somebody else changed", Reason: o.sync.lastDrift})
 	}
 	o.repaired = n
 	return more
@@ -132,9 +135,11 @@ func (o *owner) noteOutcome(err error, now time.Time) {
 		o.sync.lastSuccess = now
 		if last != nil {
 			o.log.Info("the table follows the configuration again")
+			o.events.add(api.Event{Kind: api.EventSync, Text: "the table follows the configuration again"})
 		}
 	case last == nil || last.Error() != err.Error():
 		o.log.Error("the table does not follow the configuration, trying again", "err", err)
+		o.events.add(api.Event{Kind: api.EventSync, Text: "the table does not follow the configuration, trying again", Reason: err.Error()})
 	}
 	o.sync.lastErr = err
 }
