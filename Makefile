@@ -19,7 +19,7 @@ STATICCHECK := $(GO) tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build demo test test-unit test-netns test-kernel test-kernel-matrix \
-	bench-apply bench-userspace bench-headline bench-sched soak lint generate clean FORCE
+	bench-apply bench-userspace bench-headline bench-sched bench-health soak lint generate clean FORCE
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ $(BIN)/bench-headline: FORCE
 
 $(BIN)/bench-sched: FORCE
 	$(BUILD) -o $@ ./internal/bench/sched
+
+$(BIN)/bench-health: FORCE
+	$(BUILD) -o $@ ./internal/bench/health
 
 $(BIN)/soak: FORCE
 	$(BUILD) -o $@ ./internal/bench/soak
@@ -98,6 +101,9 @@ bench-headline: deps build $(BIN)/bench-headline $(LOAD) $(BIN)/vmrun ## show wh
 
 bench-sched: $(BIN)/bench-sched ## time the schedulers beside plain scans
 	$(BIN)/bench-sched
+
+bench-health: deps build $(BIN)/bench-health ## make 10,000 checks a second, and see how late the dead are found
+	$(BIN)/bench-health
 
 soak: deps build $(BIN)/soak $(LOAD) ## a million connections through lbd, while what it balances keeps changing
 	$(BIN)/soak

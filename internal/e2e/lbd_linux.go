@@ -28,6 +28,8 @@ type LBD struct {
 	Config string
 	// Dir is where its run directory is.
 	Dir string
+	// Args are further arguments of its command line.
+	Args []string
 	// NS is the namespace of the next start.
 	NS *netnstest.NS
 	// Engine is the one of its configuration, Socket its control socket there,
@@ -86,7 +88,7 @@ func (d *LBD) Start() error {
 	if err != nil {
 		return err
 	}
-	cmd := d.Command("--config", d.Config)
+	cmd := d.Command(append([]string{"--config", d.Config}, d.Args...)...)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify.LocalAddr().String())
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
 	if err := d.NS.Start(cmd); err != nil {

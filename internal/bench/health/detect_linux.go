@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// detection is how long deaths took to be found.
+type detection struct {
+	// took is sorted. A death that was not found took never.
+	took []time.Duration
+	// mistaken is how many were called dead and were not.
+	mistaken int
+}
+
+// never is longer than any measurement.
+const never = time.Hour
+
+// The log lines of a check that found its target down, and of a table that has
+// the real server out.
+const (
+	foundLine = `msg="probe changed"`
+	outLine   = `msg="real server down"`
+)
+
+// deaths are the targets that died and when.
+type deaths map[netip.AddrPort]time.Time
+
+// find compares the deaths with when the log says that the checks found them,
+// and that the table had them out.
+func (died deaths) find(log string) (found, out detection, err error) {
+	f, o := finder{died: died}, finder{died: died}
+	for line := range strings.Lines(log) {
+		switch {
+		case strings.Contains(line, foundLine) && field(line, "state") == "down":
+			// check="tcp 10.1.0.1:80 interval=1s …"
+			_, rest, _ := strings.Cut(line, ` check="tcp `)
+			addr, _, _ := strings.Cut(rest, " ")
+			err = f.add(line, addr)
+		case strings.Contains(line, outLine):
+			err = o.add(line, field(line, "real_server"))
+		}
+		if err != nil {
+			return detection{}, detection{}, fmt.Errorf("log line %q: %w", line, err)
+		}
+	}
+	return f.end(), o.end(), nil
+}
+
+// finder takes the lines of one kind.
+type finder struct {
+	died  deaths
+	found map[netip.AddrPort]bool
+	detection
+}
+
+func (f *finder) add(line, address string) error {
+	at, err := time.Parse(time.RFC3339Nano, field(line, "time"))
+	if err != nil {
+		return err
+	}
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	death, ok := f.died[addr]
+	switch {
+	case !ok || at.Before(death.Truncate(time.Millisecond)):
+		f.mistaken++
+	case !f.found[addr]:
+		if f.found == nil {
+			f.found = make(map[netip.AddrPort]bool)
+		}
+		f.found[addr] = true
+		f.took = append(f.took, at.Sub(death))
+	}
+	return nil
+}
+
+// end returns the detection, with those who were not found.
+func (f *finder) end() detection {
+	for range len(f.died) - len(f.found) {
+		f.took = append(f.took, never)
+	}
+	slices.Sort(f.took)
+	return f.detection
+}
+
+// field returns the value of a key in a line of log/slog's text.
+func field(line, key string) string {
+	for f := range strings.FieldsSeq(line) {
+		if v, ok := strings.CutPrefix(f, key+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// quantile returns the time that a part of the deaths took at most, never where
+// there were none.
+func (d detection) quantile(part float64) time.Duration {
+	if len(d.took) == 0 {
+		return never
+	}
+	return d.took[min(len(d.took)-1, int(part*float64(len(d.took))))]
+}
+
+func (d detection) String() string {
+	return fmt.Sprintf("%d deaths, after %v in the middle, %v the 99th of 100, %v at most",
+		len(d.took), d.quantile(0.5).Round(time.Millisecond), d.quantile(0.99).Round(time.Millisecond), d.quantile(1).Round(time.Millisecond))
+}
+
+// parseCPU returns the processor time in /proc/PID/stat, which counts in
+// hundredths of a second (USER_HZ).
+func parseCPU(stat []byte) (time.Duration, error) {
+	// The name of the program may have anything in it but ends with the last
+	// parenthesis. Behind it come the state and 10 numbers, then utime, stime.
+	end := bytes.LastIndexByte(stat, ')')
+	f := strings.Fields(string(stat[end+1:]))
+	if end < 0 || len(f) < 13 {
+		return 0, fmt.Errorf("no times in %q", stat)
+	}
+	utime, err1 := strconv.ParseInt(f[11], 10, 64)
+	stime, err2 := strconv.ParseInt(f[12], 10, 64)
+	return time.Duration(utime+stime) * (time.Second / 100), errors.Join(err1, err2)
+}
+
+// parseMemory returns the most resident memory in /proc/PID/status, in kB.
+func parseMemory(status []byte) (int, error) {
+	for line := range bytes.Lines(status) {
+		var kb int
+		if n, _ := fmt.Sscanf(string(line), "VmHWM: %d kB", &kb); n == 1 {
+			return kb, nil
+		}
+	}
+	return 0, fmt.Errorf("no VmHWM in %q", status)
+}

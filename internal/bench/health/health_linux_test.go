@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lbd-project/lbd/internal/e2e"
+	"github.com/lbd-project/lbd/internal/netnstest"
+)
+
+func TestParseFlags(t *testing.T) {
+	got, status := parseFlags([]string{"-targets", "500", "-interval", "2s", "-timeout", "1s", "-fall", "3", "-time", "5s", "-deaths", "30", "-bin", "b"}, new(bytes.Buffer))
+	if status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	want := options{500, 2 * time.Second, time.Second, 3, 5 * time.Second, 30, "b"}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got, want := got.bound(), 7100*time.Millisecond; got != want {
+		t.Errorf("bound: want %v, got %v", want, got)
+	}
+	for _, args := range [][]string{
+		{"-targets", "0"}, {"-targets", "50001"}, {"-fall", "0"}, {"-timeout", "2s"}, {"-interval", "1ms"}, {"-time", "1ms"},
+		{"-deaths", "15"}, {"-targets", "399"}, {"more"}, {"-unknown"},
+	} {
+		var errOut bytes.Buffer
+		if status := run(context.Background(), args, new(bytes.Buffer), &errOut); status != 2 || errOut.Len() == 0 {
+			t.Errorf("%v: want status 2 and a word, got %d, %q", args, status, &errOut)
+		}
+	}
+}
+
+// TestFind reads a log in which one target is found twice, one late, one before it died,
+// and one that lives.
+func TestFind(t *testing.T) {
+	begin := time.Date(2026, 11, 30, 9, 0, 0, 500_900, time.UTC)
+	died := deaths{target(0): begin, target(1): begin.Add(time.Second), target(251): begin}
+	log := strings.Join([]string{
+		`time=2026-11-30T09:00:00.000Z level=INFO msg=starting version=devel`,
+		`time=2026-11-30T08:59:59.000Z level=DEBUG msg="probe changed" check="tcp 10.1.0.1:80 interval=1s timeout=500ms rise=1 fall=2" state=up err=<nil>`,
+		`time=2026-11-30T09:00:02.000Z level=DEBUG msg="probe changed" check="tcp 10.1.0.1:80 interval=1s timeout=500ms rise=1 fall=2" state=down err="connect 10.1.0.1:80: no answer in time"`,
+		`time=2026-11-30T09:00:02.100Z level=WARN msg="real server down" service=a real_server=10.1.0.1:80 weight=0`,
+		`time=2026-11-30T09:00:03.000Z level=WARN msg="real server down" service=b real_server=10.1.0.1:80 weight=0`,
+		`time=2026-11-30T09:00:04.000Z level=DEBUG msg="probe changed" check="tcp 10.1.0.2:80 interval=1s timeout=500ms rise=1 fall=2" state=down err=x`,
+		`time=2026-11-30T09:00:05.000Z level=DEBUG msg="probe changed" check="tcp 10.1.0.3:80 interval=1s timeout=500ms rise=1 fall=2" state=down err=x`,
+		`time=2026-11-30T08:59:59.999Z level=DEBUG msg="probe changed" check="tcp 10.1.1.2:80 interval=1s timeout=500ms rise=1 fall=2" state=down err=x`,
+		"",
+	}, "\n")
+	found, out, err := died.find(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ms = time.Millisecond
+	late := 500_900 * time.Nanosecond
+	allow := cmp.AllowUnexported(detection{})
+	if diff := cmp.Diff(detection{[]time.Duration{2000*ms - late, 3000*ms - late, never}, 2}, found, allow); diff != "" {
+		t.Errorf("found (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(detection{[]time.Duration{2100*ms - late, never, never}, 0}, out, allow); diff != "" {
+		t.Errorf("out (-want +got):\n%s", diff)
+	}
+	if got := found.quantile(0.5); got != 3000*ms-late {
+		t.Errorf("median: got %v", got)
+	}
+	if got := (detection{}).quantile(0.99); got != never {
+		t.Errorf("of none: want never, got %v", got)
+	}
+	for _, bad := range []string{`msg="real server down" real_server=10.1.0.1:80`, `time=2026-11-30T09:00:00Z msg="real server down" real_server=x`} {
+		if _, _, err := died.find(bad); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	cpu, err := parseCPU([]byte("7 (a) b) S 1 7 7 0 -1 4194560 100 0 5 0 250 50 0 0 20 0 9 0 1 2 3\n"))
+	if cpu != 3*time.Second || err != nil {
+		t.Errorf("want 3s, got %v, %v", cpu, err)
+	}
+	for _, bad := range []string{"", "7 (lbd) S 1", "7 (lbd) S 1 7 7 0 -1 4194560 100 0 5 0 x 50 0"} {
+		if _, err := parseCPU([]byte(bad)); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+	kb, err := parseMemory([]byte("VmRSS:\t   28416 kB\nVmHWM:\t   29000 kB\n"))
+	if kb != 29000 || err != nil {
+		t.Errorf("want 29000, got %d, %v", kb, err)
+	}
+	if _, err := parseMemory(nil); err == nil {
+		t.Error("want an error where there is no VmHWM")
+	}
+}
+
+// TestNetnsPlay has all deaths found in a small network, and nobody else.
+func TestNetnsPlay(t *testing.T) {
+	netnstest.Require(t, "netns", "nfqueue")
+	lbd, _, err := e2e.Programs(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A slow host must not fail checks.
+	o := options{targets: 150, interval: 2 * time.Second, timeout: 2 * time.Second, fall: 1, time: time.Second, deaths: 20, bin: filepath.Dir(lbd)}
+	f, err := o.play(t.Context(), t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]detection{"found": f.found, "out": f.out} {
+		if len(d.took) != 20 || d.took[0] < 0 || d.quantile(1) == never || d.mistaken != 0 {
+			t.Errorf("%s: want 20 deaths and no mistake, got %d: %v, %d", name, len(d.took), d, d.mistaken)
+		}
+	}
+	if f.checks < 50 || f.cpu < 0 || f.memory == 0 || f.elapsed < time.Second {
+		t.Errorf("got %+v", f)
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/e2e"
+	"github.com/lbd-project/lbd/internal/netnstest"
+)
+
+const (
+	// The networks between the namespaces, and of the real servers.
+	balancer, router = "10.0.0.1/24", "10.0.0.2/24"
+	network, via     = "10.1.0.0/16", "10.0.0.2"
+	// perService is how many real servers a virtual service has.
+	perService = 100
+	// maxTargets is how many addresses there are.
+	maxTargets = 200 * 250
+	// ticks is how often in a second some die.
+	ticks = 10
+)
+
+// target is the address of the real server with a number.
+func target(i int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(1 + i%250)}), 80)
+}
+
+// lab is the balancer with its real servers.
+type lab struct {
+	lbd     *e2e.LBD
+	servers *netnstest.NS
+	socket  string
+}
+
+// newLab makes the namespaces and the configuration. lbd is not started.
+func newLab(t netnstest.TB, o options) (*lab, error) {
+	dir, err := os.MkdirTemp("", "lbd-health-")
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	lb, servers := netnstest.New(t), netnstest.New(t)
+	netnstest.Veth(lb, "eth0", servers, "eth0")
+	lb.AddAddr("eth0", balancer)
+	servers.AddAddr("eth0", router)
+	lb.AddRoute(network, via)
+	for _, cmd := range [][]string{
+		{"ip", "route", "add", "local", network, "dev", "lo"},
+		{"nft", "add table ip t; add set ip t dead { type ipv4_addr; }; add chain ip t in { type filter hook input priority 0; }; add rule ip t in ip daddr @dead drop"},
+	} {
+		if _, err := servers.Run(exec.Command(cmd[0], cmd[1:]...)); err != nil {
+			return nil, err
+		}
+	}
+	serve(servers.Listen("tcp", "0.0.0.0:80"))
+	file := filepath.Join(dir, "lbd.yaml")
+	l := &lab{servers: servers, socket: filepath.Join(dir, "lbd.sock")}
+	if err := os.WriteFile(file, []byte(o.config(l.socket)), 0o600); err != nil {
+		return nil, err
+	}
+	l.lbd = e2e.NewLBD(t, lb, filepath.Join(o.bin, "lbd"), file, dir)
+	l.lbd.Args = []string{"--log-level", "debug"} // each check says when it found what
+	return l, nil
+}
+
+// serve takes the few connections that checks complete.
+func serve(ln net.Listener) {
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+}
+
+// config returns lbd's file.
+func (o options) config(socket string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "engine: userspace\nsocket: {path: %s}\nstate_file: \"\"\non_exit: clear\n", socket)
+	fmt.Fprintf(&b, "checks:\n  alive: {type: tcp, interval: %v, timeout: %v, rise: 1, fall: %d}\n", o.interval, o.timeout, o.fall)
+	b.WriteString("virtual_services:\n")
+	for i := range o.targets {
+		if i%perService == 0 {
+			fmt.Fprintf(&b, "  - address: 192.0.2.10:%d\n    scheduler: wlc\n    forwarding: masq\n    check: alive\n    real_servers:\n", 1000+i/perService)
+		}
+		fmt.Fprintf(&b, "      - {address: %v}\n", target(i))
+	}
+	return b.String()
+}
+
+// kill has packets to the targets dropped, and returns when that began at the
+// earliest.
+func (l *lab) kill(ctx context.Context, targets []int) (time.Time, error) {
+	addrs := make([]string, len(targets))
+	for i, n := range targets {
+		addrs[i] = target(n).Addr().String()
+	}
+	begun := time.Now()
+	_, err := l.servers.Run(exec.CommandContext(ctx, "nft", "add element ip t dead { "+strings.Join(addrs, ", ")+" }"))
+	return begun, err
+}
