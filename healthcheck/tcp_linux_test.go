@@ -203,6 +203,20 @@ func TestTCPLocalFaults(t *testing.T) {
 	}
 }
 
+// TestTCPNeeds says which privilege a namespace, a mark and an interface take.
+func TestTCPNeeds(t *testing.T) {
+	to := target(listen(t, "127.0.0.1"))
+	env := Env{Enter: func(func() error) error { return os.NewSyscallError("setns", unix.EPERM) }}
+	_, err := check(t, t.Context(), to, env)
+	want := fmt.Sprintf("connect %v: create socket: setns: operation not permitted (needs CAP_SYS_ADMIN) (fault of this host)", to)
+	if err == nil || err.Error() != want || !errors.Is(err, ErrLocal) || !errors.Is(err, unix.EPERM) {
+		t.Errorf("want %q, got %v", want, err)
+	}
+	if err := needs("CAP_NET_ADMIN", unix.ENODEV); err != unix.ENODEV {
+		t.Errorf("want another error as it is, got %v", err)
+	}
+}
+
 // TestTCPCloseOnExec looks at the socket from inside Enter's reach, right after
 // its creation.
 func TestTCPCloseOnExec(t *testing.T) {

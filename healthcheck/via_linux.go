@@ -2,6 +2,7 @@ package healthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -27,7 +28,7 @@ func (v Via) Socket(env Env, domain, kind, proto int) (int, error) {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
-		return -1, local("create socket", err)
+		return -1, local("create socket", needs("CAP_SYS_ADMIN", err))
 	}
 	if err := v.mark(fd); err != nil {
 		unix.Close(fd)
@@ -62,15 +63,23 @@ func (e Env) in(namespace string, create func() error) error {
 func (v Via) mark(fd int) error {
 	if v.Interface != "" {
 		if err := unix.BindToDevice(fd, v.Interface); err != nil {
-			return local("use interface "+v.Interface, err)
+			return local("use interface "+v.Interface, needs("CAP_NET_RAW or Linux 5.7", err))
 		}
 	}
 	if v.Mark != 0 {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(v.Mark)); err != nil {
-			return local(fmt.Sprintf("set mark %#x", v.Mark), err)
+			return local(fmt.Sprintf("set mark %#x", v.Mark), needs("CAP_NET_ADMIN", err))
 		}
 	}
 	return nil
+}
+
+// needs says what it takes where err says that this is not permitted.
+func needs(what string, err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w (needs %s)", err, what)
+	}
+	return err
 }
 
 // Bind binds fd, a socket that Socket has made, to the source address, if there
