@@ -129,7 +129,8 @@ func assemble(p parts) (*Daemon, error) {
 		Logger: p.log,
 		// What changed is looked up by the owner: a token is enough, and never
 		// holds up a check.
-		Notify: func(healthcheck.Change) { signal(o.dirty) },
+		Notify:   func(healthcheck.Change) { signal(o.dirty) },
+		Parallel: parallelChecks(),
 	})
 	if err := o.monitor.Set(fleet.Probes(p.loaded.Config)); err != nil {
 		return nil, err
