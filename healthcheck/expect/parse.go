@@ -55,7 +55,7 @@ func Unescape(s string) ([]byte, error) {
 // expected, and for more than MaxValue bytes.
 func ParseHex(s string) ([]byte, error) {
 	if strings.ContainsAny(s, "xX") {
-		return nil, errors.New("X stands for any digit only in what is expected")
+		return nil, errors.New("a wildcard X is only for what is expected")
 	}
 	want, _, err := parsePattern(s)
 	return want, err

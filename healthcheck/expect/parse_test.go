@@ -44,7 +44,7 @@ func TestParseHex(t *testing.T) {
 	}{
 		{"00 ff\n0A1b", "\x00\xff\x0a\x1b", ""},
 		{"", "", "hex has no digits"},
-		{"0X", "", "X stands for any digit only in what is expected"},
+		{"0X", "", "a wildcard X is only for what is expected"},
 		{"0", "", `hex at character 1: "0" has one digit, want two for a byte`},
 		{strings.Repeat("00", MaxValue+1), "", "hex is longer than 4096 bytes"},
 	}

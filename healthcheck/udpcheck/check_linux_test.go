@@ -105,7 +105,7 @@ func TestRefused(t *testing.T) {
 		for _, require := range []bool{false, true} {
 			c := Check{Payload: []byte("x"), RequireReply: require}
 			_, err := checktest.Run(t, c, healthcheck.Env{}, closed.LocalAddr().String(), 20*time.Second)
-			if !errors.Is(err, unix.ECONNREFUSED) || !strings.Contains(checktest.Text(err), "says port unreachable") || errors.Is(err, healthcheck.ErrLocal) {
+			if !errors.Is(err, unix.ECONNREFUSED) || checktest.Text(err) != "ICMP from "+host+" says port unreachable: connection refused" || errors.Is(err, healthcheck.ErrLocal) {
 				t.Errorf("%s, reply required %v: got %v", host, require, err)
 			}
 		}

@@ -27,7 +27,7 @@ func reported(fd int, err error) error {
 	if queueErr == nil {
 		if offender, ok := offender(oob[:n]); ok {
 			from = "ICMP from " + offender.String()
-			if offender == local(fd) {
+			if offender == local(fd) && errors.Is(err, unix.EHOSTUNREACH) {
 				from = "this host (nobody answers for the address on its network)"
 			}
 		}

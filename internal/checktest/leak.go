@@ -51,7 +51,7 @@ func settled(t testing.TB, fds, routines int) (int, int) {
 
 func descriptors(t testing.TB) int {
 	t.Helper()
-	names, err := os.ReadDir("/proc/self/fd")
+	names, err := os.ReadDir("/dev/fd")
 	if err != nil {
 		t.Fatal(err)
 	}
