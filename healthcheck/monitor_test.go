@@ -325,7 +325,7 @@ func (h *hungLog) Handle(_ context.Context, r slog.Record) error {
 }
 
 // TestMonitorHungLogDelaysNobody: a scheduler that logs by itself stands still
-// with the log (D26: keepalived#1955).
+// with the log.
 func TestMonitorHungLogDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hungLog{release: make(chan struct{})}

@@ -63,7 +63,7 @@ func TestPaceWanted(t *testing.T) {
 }
 
 // TestPaceRounds asserts the time of every run on the way down and up, and that
-// Fall results are Fall runs and not one more (D34: keepalived 445e05ad).
+// Fall results are Fall runs and not one more.
 func TestPaceRounds(t *testing.T) {
 	const s = time.Second
 	timing := Timing{Interval: 10 * s, Timeout: s, Rise: 2, Fall: 3}
@@ -166,7 +166,7 @@ func TestPaceSlowAnswer(t *testing.T) {
 }
 
 // TestPaceSpread has a thousand targets fail together: on the fast interval and
-// in the down interval their checks must not stay together (D25).
+// in the down interval their checks must not stay together.
 func TestPaceSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000

@@ -7,8 +7,7 @@ import (
 )
 
 // TestMonitorReloadsLeakNothing changes the probes a hundred times while checks
-// are under way that fail, pass and hang, and counts descriptors and goroutines
-// (D3: keepalived#1177, #1331).
+// are under way that fail, pass and hang, and counts descriptors and goroutines.
 func TestMonitorReloadsLeakNothing(t *testing.T) {
 	targets := []Probe{
 		{Method: TCP{}, Target: target(listen(t, "127.0.0.1"))},

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// D4: ten thousand checks need more files than a process may open (keepalived
-// #1173).
+// Ten thousand checks may need more files than a process may open.
 func TestChecksWithin(t *testing.T) {
 	for files, want := range map[uint64]int{
 		0: 16, 256: 16, 575: 16, 576: 16, 580: 17, 1024: 128, 4096: 896, 524288: 130944, math.MaxUint64: 262016,

@@ -10,8 +10,8 @@ import (
 	"github.com/lbd-project/lbd/healthcheck"
 )
 
-// D26: checks that stand still stop the watchdog, although everything else goes
-// on (keepalived#1955: the checker froze for a day without a log).
+// Checks that stand still stop the watchdog, although everything else goes on;
+// else servers could be dead for a day, and nobody would know.
 func TestWatchdogOfChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
