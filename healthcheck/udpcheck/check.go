@@ -36,9 +36,9 @@ type Check struct {
 	// without any.
 	Payload []byte
 	// RequireReply makes silence a failure. Without it, the target is healthy
-	// if nothing at all has been heard when a twentieth of the probe's time (10
-	// to 100 ms) is left: each probe takes its whole time, and all that can fail
-	// it is a wrong answer or an ICMP error, which firewalls drop and which
+	// if nothing at all has been heard when a twentieth of the probe's time (at
+	// most 100 ms) is left: each probe takes its whole time, and all that can
+	// fail it is a wrong answer or an ICMP error, which firewalls drop and which
 	// takes the kernel 3 s to make up for a target that is off.
 	RequireReply bool
 	// Expect, MinReply and MaxReply are what an answer must have, required or

@@ -47,8 +47,9 @@ func (c *checker) ask(ctx context.Context) (detail string, err error) {
 		// Nothing can have come back yet.
 		return "", fmt.Errorf("send: %w (%w)", plain(err), healthcheck.ErrLocal)
 	}
-	if end, ok := ctx.Deadline(); ok && !c.check.RequireReply {
-		conn.SetReadDeadline(end.Add(-spare(time.Until(end))))
+	end, ok := ctx.Deadline()
+	if ok && !c.check.RequireReply {
+		conn.SetReadDeadline(end.Add(-min(time.Until(end)/20, 100*time.Millisecond)))
 	}
 	data, err := receive(udp.(*net.UDPConn))
 	switch {
@@ -63,13 +64,6 @@ func (c *checker) ask(ctx context.Context) (detail string, err error) {
 		return "neither a reply nor an ICMP error", nil
 	}
 	return "", hostile.InTime(ctx.Err())
-}
-
-// spare returns how much of the time left is not spent on waiting for a target
-// that may be silent: a Monitor counts a result after the deadline as a failure,
-// and a busy host is late.
-func spare(left time.Duration) time.Duration {
-	return min(max(left/20, 10*time.Millisecond), 100*time.Millisecond, left/2)
 }
 
 // receive waits for a datagram, and makes no room for it before it is there: of

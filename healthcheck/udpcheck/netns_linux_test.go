@@ -29,7 +29,7 @@ func TestNetnsAsk(t *testing.T) {
 			serve(t, lab.Server.ListenPacket("udp", net.JoinHostPort(host, port)), answer)
 		}
 	}
-	const short, long = time.Second, 20 * time.Second
+	const short, long = 200 * time.Millisecond, 20 * time.Second
 	server := []string{"10.0.0.2", "fd00::2"}
 	wrong := errors.New("wrong")
 	tests := []struct {

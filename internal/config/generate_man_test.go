@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -69,6 +70,11 @@ var manSections = []struct {
 	{"Timeouts", "", timeoutsObject},
 	{"Userspace", "The userspace engine schedules the first packet of each connection, and leaves the others to nftables and connection tracking.", userspaceObject},
 	{"Checks", "The keys of an entry of checks, and of a check that is written in place.", checkObject},
+	{"TLS", "The keys of tls of a check.", tlsObject},
+	{"Requests", "The keys of an entry of requests of a check.", requestObject},
+	{"Steps", "The keys of an entry of steps of a check.", stepObject},
+	{"Payloads", "The keys of send, where it is not a text.", bytesObject},
+	{"Expectations", "The keys of expect and match, where they are not a text.", matchObject},
 	{"Virtual services", "The keys of an entry of virtual_services. Those of its real servers, but for address, may stand here too, for all of them.", serviceObject},
 	{"Real servers", "The keys of an entry of real_servers.", serverObject},
 	{"Quorum", "A value of quorum is taken as a whole, not merged with that of defaults.", quorumObject},
@@ -104,7 +110,7 @@ func manPage(t *testing.T) string {
 			} else if k.kind == kindInts {
 				b.WriteString(roff(k.doc))
 			} else {
-				b.WriteString(roff(k.doc + limits(k)))
+				b.WriteString(roff(k.doc + limits(k) + ofTypes(k)))
 			}
 		}
 		b.WriteString(".El\n")
@@ -121,6 +127,18 @@ func manPage(t *testing.T) string {
 	return b.String()
 }
 
+// ofTypes says which checks have a key.
+func ofTypes(k *key) string {
+	if k.types == nil {
+		return ""
+	}
+	if len(k.types) > len(checkTypes)/2 {
+		others := slices.DeleteFunc(slices.Clone(checkTypes), k.has)
+		return " Not of " + strings.Join(others, ", ") + "."
+	}
+	return " Of " + strings.Join(k.types, ", ") + "."
+}
+
 // argument names the type of a key's value.
 func argument(k *key) string {
 	switch k.kind {
@@ -130,8 +148,14 @@ func argument(k *key) string {
 		return "boolean"
 	case kindDuration:
 		return "duration"
-	case kindObject, kindMap, kindInts:
+	case kindObject, kindMap, kindInts, kindTable:
 		return "mapping"
+	case kindBytes:
+		return "text | mapping"
+	case kindTexts:
+		return "text | list"
+	case kindStatus:
+		return "number | range | list"
 	case kindList, kindWords, kindArgs:
 		return "list"
 	case kindMask, kindBits:

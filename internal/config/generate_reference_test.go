@@ -39,7 +39,7 @@ func (r *referenceWriter) keys(o *object, first, indent string) {
 			r.WriteByte('\n')
 		}
 		r.comment(k, strings.ReplaceAll(first, "-", " "), strings.Contains(first, "-"))
-		off := k.off || k.kind == kindCheck && o != serviceObject
+		off := k.off || k.types != nil || k.kind == kindCheck && o != serviceObject
 		r.value(k, first, indent, off)
 		first = indent
 	}
@@ -54,7 +54,7 @@ func (r *referenceWriter) comment(k *key, indent string, dash bool) {
 	if dash {
 		indent = indent[:len(indent)-2]
 	}
-	r.lines(k.doc+limits(k), indent)
+	r.lines(k.doc+limits(k)+ofTypes(k), indent)
 }
 
 func (r *referenceWriter) lines(text, indent string) {
@@ -76,19 +76,7 @@ func (r *referenceWriter) value(k *key, first, indent string, off bool) {
 	switch k.kind {
 	case kindObject:
 		if off {
-			var parts []string
-			for _, sub := range k.object.keys {
-				v := sub.def
-				if v == "" {
-					v = sub.example
-				}
-				parts = append(parts, sub.name+": "+v)
-				if !r.told[sub.name+sub.doc] {
-					r.told[sub.name+sub.doc] = true
-					r.lines(sub.name+": "+sub.doc+limits(&sub), first)
-				}
-			}
-			fmt.Fprintf(r, "%s%s%s: {%s}\n", first, mark, k.name, strings.Join(parts, ", "))
+			fmt.Fprintf(r, "%s%s%s: {%s}\n", first, mark, k.name, r.inline(k.object, first))
 			return
 		}
 		fmt.Fprintf(r, "%s%s:\n", first, k.name)
@@ -99,6 +87,10 @@ func (r *referenceWriter) value(k *key, first, indent string, off bool) {
 	case kindList:
 		if k.def != "" {
 			fmt.Fprintf(r, "%s%s: %s\n", first, k.name, k.def)
+			return
+		}
+		if off {
+			fmt.Fprintf(r, "%s%s%s: [{%s}]\n", first, mark, k.name, r.inline(k.object, first))
 			return
 		}
 		fmt.Fprintf(r, "%s%s:\n", first, k.name)
@@ -113,11 +105,32 @@ func (r *referenceWriter) value(k *key, first, indent string, off bool) {
 			r.lines(sub.name+": "+sub.doc, first)
 		}
 		fmt.Fprintf(r, "%s%s: {%s}\n", first, k.name, strings.Join(parts, ", "))
+	case kindBytes:
+		r.inline(k.object, first)
+		fmt.Fprintf(r, "%s%s%s: %s\n", first, mark, k.name, value)
 	case kindWords:
 		fmt.Fprintf(r, "%s%s: []\n", first, k.name)
 	default:
 		fmt.Fprintf(r, "%s%s%s: %s\n", first, mark, k.name, value)
 	}
+}
+
+// inline writes what the keys of an object do, and returns the keys with their
+// values in one line.
+func (r *referenceWriter) inline(o *object, first string) string {
+	var parts []string
+	for _, sub := range o.keys {
+		v := sub.def
+		if v == "" {
+			v = sub.example
+		}
+		parts = append(parts, sub.name+": "+v)
+		if !r.told[sub.name+sub.doc] {
+			r.told[sub.name+sub.doc] = true
+			r.lines(sub.name+": "+sub.doc+limits(&sub), first)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // limits says what values a key takes, after its sentences.

@@ -114,8 +114,23 @@ func schemaType(k *key, defs map[string]any) map[string]any {
 			map[string]any{"type": "string", "pattern": "^0x[0-9a-fA-F]{1,8}$"},
 			map[string]any{"type": "integer", "minimum": 0, "maximum": int64(math.MaxUint32)},
 		}}
+	case kindTexts:
+		return map[string]any{"anyOf": []any{
+			map[string]any{"type": "string"},
+			map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
+		}}
+	case kindTable:
+		return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}}}
+	case kindBytes:
+		return map[string]any{"anyOf": []any{map[string]any{"type": "string"}, ref(k.object, defs)}}
+	case kindStatus:
+		one := map[string]any{"anyOf": []any{
+			map[string]any{"type": "integer", "minimum": 100, "maximum": 599},
+			map[string]any{"type": "string", "pattern": "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$"},
+		}}
+		return map[string]any{"anyOf": []any{one, map[string]any{"type": "array", "items": one}}}
 	case kindCheck:
-		one := []any{map[string]any{"type": "string"}, ref(k.object, defs)}
+		one := []any{map[string]any{"type": "string"}, ref(checkObject, defs)}
 		return map[string]any{"anyOf": append(one, map[string]any{
 			"type": "array", "items": map[string]any{"anyOf": one},
 		}, map[string]any{"type": "null"})}

@@ -174,7 +174,7 @@ func TestSchemaBad(t *testing.T) {
 	for _, name := range []string{
 		"root-list", "root-scalar", "no-services", "services-null", "services-mapping", "service-scalar",
 		"unknown-key", "unknown-service-key", "unknown-server-key", "unknown-check-key", "unknown-socket-key",
-		"not-yet-top", "not-yet-check", "policy-fail-open", "policy-commands", "policy-backup", "policy-quorum", "engine", "on-exit",
+		"not-yet-top", "agent", "policy-fail-open", "policy-commands", "policy-backup", "policy-quorum", "engine", "on-exit",
 		"exclusive", "exclusive-quoted", "netns-number", "interval-unit", "timeouts-key", "sysctl-name", "sysctl-range",
 		"null-value", "service-no-address", "service-both", "service-protocol", "fwmark-range", "scheduler-flags",
 		"scheduler-flags-repeated", "scheduler-flags-word", "persistence-engine", "persistence-scalar", "on-failure",

@@ -24,6 +24,10 @@ const (
 	kindMask   // an IPv4 address or an integer
 	kindBits   // a mask of 32 bits, as a number or as text in hexadecimal
 	kindArgs   // a sequence of texts: a program and its arguments
+	kindTexts  // a sequence of texts, or one text
+	kindTable  // a mapping from names to texts
+	kindBytes  // a text, or an object that gives bytes in another way
+	kindStatus // a number, a range, or a sequence of both
 )
 
 // object is a mapping with known keys.
@@ -51,6 +55,8 @@ type key struct {
 	enum, later []string
 	// min and max bound a kindInt; a kindDuration in nanoseconds.
 	min, max int64
+	// types are the types of checks that have the key; nil for all.
+	types []string
 	// seconds allows whole seconds only.
 	seconds bool
 	// null allows an empty value, which takes a default away.
@@ -73,7 +79,7 @@ func (o *object) find(name string) (int, bool) {
 }
 
 // maxKeys is the most that an object can have.
-const maxKeys = 32
+const maxKeys = 64
 
 func newObject(what string, keys ...[]key) *object {
 	o := &object{what: what, keys: slices.Concat(keys...)}
@@ -122,24 +128,6 @@ var persistenceObject = newObject("persistence", []key{
 		doc: "Persistence engine of the kernel: sip sticks by Call-ID and needs UDP."},
 })
 
-var checkObject = newObject("a check", []key{
-	{name: "type", kind: kindString, def: "tcp", enum: []string{"tcp"},
-		later: []string{"http", "https", "tls", "udp", "dns", "icmp", "ping", "script", "exec", "grpc", "agent", "smtp", "mysql", "postgres", "redis"},
-		doc:   "What is tried: tcp opens a connection."},
-	{name: "interval", kind: kindDuration, def: "2s", min: millisecond, max: hour,
-		doc: "Time between the starts of two checks."},
-	{name: "timeout", kind: kindDuration, def: "1s", min: millisecond, max: hour,
-		doc: "Time after which a check without an answer has failed; at most interval."},
-	{name: "rise", kind: kindInt, def: "2", min: 1, max: 1000,
-		doc: "Successful checks in a row that bring a failed real server back. The first result after the start decides alone."},
-	{name: "fall", kind: kindInt, def: "3", min: 1, max: 1000,
-		doc: "Failed checks in a row that take a real server out."},
-	{name: "port", kind: kindInt, min: 1, max: 65535, example: "8080", off: true,
-		doc: "Port to check instead of the real server's; needed where the real server has port 0."},
-	{name: "address", kind: kindString, example: "10.0.0.9", off: true,
-		doc: "Address to check instead of the real server's."},
-}, notYet("path", "status", "host", "method", "headers", "body", "send", "expect", "tls", "sni", "query", "command", "agent", "via", "source", "mark", "proxy_protocol"))
-
 var quorumObject = newObject("quorum", []key{
 	{name: "up", kind: kindInt, def: "1", min: 1, max: math.MaxUint32,
 		doc: "Weight that makes the quorum: the sum of the weights, as the file and operators have them, of the real servers that are well and not drained. At most the sum of all weights in the file."},
@@ -165,6 +153,8 @@ var serverKeys = []key{
 		doc: "Connections below which it gets new ones again; 0 for three quarters of upper_threshold. At most upper_threshold."},
 	{name: "check", kind: kindCheck, null: true, object: checkObject, example: "tcp-ok",
 		doc: "The name of a check, a check, or a list of both, which must all pass. Without one a real server counts as up; an empty value takes a default away."},
+	{name: "agent", kind: kindObject, null: true, object: agentObject, off: true,
+		doc: "An agent on the real server that says how it is, in the words of HAProxy's agent-check: up, down, fail, stopped, ready, drain, maint, a weight as 50% or weight:7. It takes the server out and changes its weight, and takes back what it did; it never lifts a failed check, and its own failure changes nothing."},
 	{name: "on_failure", kind: kindString, def: "auto", enum: []string{"auto", "quiesce", "remove"},
 		doc: "What happens to a failed real server: quiesce sets its weight to 0, remove deletes it. auto removes with UDP and with sh, dh and mh without a fallback flag, whose clients would otherwise stay on it, and quiesces else. Persistent services that quiesce set the sysctl expire_quiescent_template to 1, unless sysctls says otherwise."},
 	{name: "drain_timeout", kind: kindDuration, def: "5m", max: maxKernelTime,
@@ -197,7 +187,7 @@ var serviceKeys = []key{
 var serverObject = newObject("a real server", []key{
 	{name: "address", kind: kindString, required: true, example: "10.0.0.2:80",
 		doc: `Address with the port: "10.0.0.2:80", "[2001:db8::2]:80". The port defaults to the service's. Host names are refused. A family other than the service's needs forwarding: tunnel.`},
-}, serverKeys, notYet("name", "fall_back", "agent"))
+}, serverKeys, notYet("name", "fall_back"))
 
 var serviceObject = newObject("a virtual service", []key{
 	{name: "name", kind: kindString, example: "web",

@@ -21,6 +21,7 @@ type serverDraft struct {
 	upper, lower     uint32
 	upperAt, lowerAt *node
 	checks           []check
+	agent            *agent // nil for none
 	onFailure        OnFailure
 	onFailureAt      *node
 	drainTimeout     time.Duration
@@ -60,6 +61,8 @@ func (p *parser) setServer(d *serverDraft, k *key, v *node) {
 		d.lower, d.lowerAt = uint32(i), v
 	case "check":
 		d.checks = p.parseCheckList(v)
+	case "agent":
+		d.agent = p.parseAgent(v)
 	case "on_failure":
 		s, _ := p.word(k, v)
 		d.onFailure, d.onFailureAt = OnFailure(s), v
@@ -167,7 +170,10 @@ func (p *parser) parseServer(n *node, sd *serviceDraft, svc *VirtualService, rs 
 	if svc.Protocol == ipvs.UDP {
 		p.warnTCPCheck(&d)
 	}
-	rs.Probes = p.probes(d.checks, addr)
+	rs.Probes, rs.Rule = p.apply(d.checks, addr)
+	if d.agent != nil {
+		rs.Probes = p.addAgent(rs.Probes, d.agent, addr)
+	}
 	return len(p.errs) == before
 }
 
@@ -225,7 +231,7 @@ func (p *parser) checkServer(d *serverDraft, svc *VirtualService) {
 // warnTCPCheck warns of a check that tries the number of a UDP port with TCP.
 func (p *parser) warnTCPCheck(d *serverDraft) {
 	for _, c := range d.checks {
-		if !c.bad && c.port == 0 {
+		if c.kind == checkTCP && !c.bad && c.port == 0 {
 			p.warnOnce(c.at, "check: tcp is tried on the port of a service with protocol udp: give the check a port if the real server does not listen there with TCP")
 		}
 	}

@@ -92,6 +92,15 @@ func (p *parser) mask(k *key, v *node, least int) uint32 {
 	return 0
 }
 
+// bits reads any 32 bits.
+func (p *parser) bits(k *key, v *node) (uint32, bool) {
+	m, ok := parseBits(v)
+	if !ok {
+		p.errorf(v, "%s: want 32 bits such as %s, got %s", k.name, k.example, describe(v))
+	}
+	return m, ok
+}
+
 // parseBits reads a number, or text such as "0x0fffff00".
 func parseBits(v *node) (uint32, bool) {
 	if v.kind != scalar {

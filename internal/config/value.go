@@ -14,6 +14,8 @@ func describe(n *node) string {
 	switch {
 	case n.kind == mapping:
 		return "a mapping"
+	case n.kind == sequence && n.first == nil:
+		return "an empty list"
 	case n.kind == sequence:
 		return "a list"
 	case n.isNull():

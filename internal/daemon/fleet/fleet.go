@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
@@ -278,9 +279,14 @@ func join(words ...string) string {
 	return out
 }
 
-// Label names a probe for people: "tcp 10.0.0.2:80".
+// Label names a probe for people: "http/1.1 10.0.0.2:80". Its options are left to
+// the configuration.
 func Label(p healthcheck.Probe) string {
-	return p.Method.Key() + " " + p.Target.String()
+	kind, _, _ := strings.Cut(p.Method.Key(), " ")
+	if p.Target.Port() == 0 {
+		return kind + " " + p.Target.Addr().String()
+	}
+	return kind + " " + p.Target.String()
 }
 
 // Probes returns every probe of a configuration once.

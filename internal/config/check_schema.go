@@ -1,0 +1,178 @@
+package config
+
+import "slices"
+
+// The types of checks.
+const (
+	checkTCP   = "tcp"
+	checkTLS   = "tls"
+	checkHTTP  = "http"
+	checkHTTPS = "https"
+	checkUDP   = "udp"
+	checkICMP  = "icmp"
+	checkDNS   = "dns"
+	checkSMTP  = "smtp"
+	checkGRPC  = "grpc"
+	checkExec  = "exec"
+	checkFile  = "file"
+)
+
+// checkTypes are all of them.
+var checkTypes = []string{checkTCP, checkTLS, checkHTTP, checkHTTPS, checkUDP, checkICMP, checkDNS, checkSMTP, checkGRPC, checkExec, checkFile}
+
+// Groups of types that have keys in common.
+var (
+	networkChecks = slices.DeleteFunc(slices.Clone(checkTypes), func(t string) bool { return t == checkExec || t == checkFile })
+	portChecks    = slices.DeleteFunc(slices.Clone(networkChecks), func(t string) bool { return t == checkICMP })
+	webChecks     = []string{checkHTTP, checkHTTPS}
+	streamChecks  = []string{checkTCP, checkTLS}
+	tlsChecks     = []string{checkTLS, checkHTTPS, checkSMTP, checkGRPC}
+)
+
+// takesPort says whether checks of a type go to a port.
+func takesPort(checkType string) bool { return slices.Contains(portChecks, checkType) }
+
+// has says whether checks of a type have the key.
+func (k *key) has(checkType string) bool {
+	return k.types == nil || slices.Contains(k.types, checkType)
+}
+
+var tlsObject = newObject("tls", []key{
+	{name: "server_name", kind: kindString, example: "www.example.com",
+		doc: "Name that the certificate must be for; default is host where the check has one, else the address."},
+	{name: "sni", kind: kindString, example: "www.example.com", off: true,
+		doc: "Name that is asked for in the handshake; default is server_name unless that is an address, and empty asks for none."},
+	{name: "verify", kind: kindBool, def: "true",
+		doc: "Whether the certificate must be valid: with false any certificate does."},
+	{name: "ca", kind: kindString, example: "/etc/lbd/ca.pem", off: true,
+		doc: "File of the authorities that certificates may be of, in PEM; default is the host's. Files are read again when they change."},
+	{name: "cert", kind: kindString, example: "/etc/lbd/client.pem", off: true,
+		doc: "File of the certificate that the check shows, in PEM; with key."},
+	{name: "key", kind: kindString, example: "/etc/lbd/client.key", off: true,
+		doc: "File of the key of cert, in PEM."},
+	{name: "min_version", kind: kindString, def: `"1.2"`, enum: []string{"1.0", "1.1", "1.2", "1.3"},
+		doc: "Oldest version of TLS that will do."},
+	{name: "alpn", kind: kindTexts, example: "[h2]", off: true,
+		doc: "Protocols that are offered (ALPN); a check of HTTP or gRPC offers its own."},
+	{name: "warn_before", kind: kindDuration, def: "168h", max: 10 * 366 * 24 * hour,
+		doc: "How long before its end a certificate is warned of; 0s for never."},
+})
+
+// bytesObject gives bytes in another way than as a text.
+var bytesObject = newObject("a payload", []key{
+	{name: "text", kind: kindString, example: "PING", doc: "As they are written."},
+	{name: "hex", kind: kindString, example: "0d0a", off: true, doc: "As pairs of hexadecimal digits; spaces are ignored."},
+})
+
+// matchObject says what an answer must be like.
+var matchObject = newObject("an expectation", []key{
+	{name: "text", kind: kindString, example: "PONG", doc: "The answer has this text."},
+	{name: "hex", kind: kindString, example: "0dXX", off: true,
+		doc: "It has these bytes, as pairs of hexadecimal digits, of which X stands for any; not with HTTP."},
+	{name: "regex", kind: kindString, example: "^PO.G", off: true,
+		doc: "It matches this regular expression, of the syntax of RE2: there is no look-ahead nor look-behind."},
+	{name: "not", kind: kindBool, def: "false", doc: "It must not."},
+})
+
+var stepObject = newObject("a step", []key{
+	{name: "send", kind: kindBytes, object: bytesObject, example: `"PING\r\n"`, doc: "What is sent."},
+	{name: "expect", kind: kindBytes, object: matchObject, example: "PONG", doc: "What must come after it."},
+})
+
+// requestKeys are what a request of HTTP consists of.
+var requestKeys = []key{
+	{name: "path", kind: kindString, def: "/", types: webChecks,
+		doc: "Path with the query that is asked for. Redirects are not followed."},
+	{name: "status", kind: kindStatus, def: "200-299", types: webChecks,
+		doc: "Status codes that are good: 200, 200-299, or a list of both."},
+	{name: "match", kind: kindBytes, object: matchObject, example: "ok", off: true, types: webChecks,
+		doc: "What the body must have."},
+	{name: "digest", kind: kindString, example: "sha256:e3b0…", off: true, types: webChecks,
+		doc: "Digest of the body: md5: or sha256: with hexadecimal digits."},
+}
+
+var requestObject = newObject("a request", requestKeys)
+
+var checkObject = newObject("a check", []key{
+	{name: "type", kind: kindString, def: checkTCP, enum: checkTypes,
+		later: []string{"ping", "script", "mysql", "postgres", "redis"},
+		doc:   "What is tried. tcp opens a connection, and with send, expect or steps talks over it; tls makes a handshake first. http and https ask for a page. udp sends a datagram. icmp is ping. dns asks for a name. smtp greets a mail server. grpc asks the standard health service. exec runs a program, file reads a weight."},
+	{name: "interval", kind: kindDuration, def: "2s", min: millisecond, max: hour,
+		doc: "Time between the starts of two checks."},
+	{name: "fast_interval", kind: kindDuration, min: millisecond, max: hour, example: "500ms", off: true,
+		doc: "The same while a real server is about to fail or to come back: from the first result that disagrees with its state. At most interval, which is the default."},
+	{name: "down_interval", kind: kindDuration, min: millisecond, max: hour, example: "10s", off: true,
+		doc: "The same while it is down; default is interval."},
+	{name: "timeout", kind: kindDuration, def: "1s", min: millisecond, max: hour,
+		doc: "Time after which a check has failed that is not through, whatever it is at; at most the shortest interval."},
+	{name: "rise", kind: kindInt, def: "2", min: 1, max: 1000,
+		doc: "Successful checks in a row that bring a failed real server back. The first result after the start decides alone, unless start says otherwise."},
+	{name: "fall", kind: kindInt, def: "3", min: 1, max: 1000,
+		doc: "Failed checks in a row that take a real server out."},
+	{name: "start", kind: kindString, def: "pending", enum: []string{"pending", "up", "down"},
+		doc: "What a real server is before its first result: pending counts as up, and the first result decides alone; up and down change as always. One that lbd knew before its restart begins as it was."},
+	{name: "port", kind: kindInt, min: 1, max: 65535, example: "8080", off: true, types: portChecks,
+		doc: "Port to check instead of the real server's; needed where the real server has port 0."},
+	{name: "address", kind: kindString, example: "10.0.0.9", off: true,
+		doc: "Address to check instead of the real server's."},
+	{name: "source", kind: kindString, example: "10.0.0.1", off: true, types: networkChecks,
+		doc: "Address of this host that the check comes from."},
+	{name: "interface", kind: kindString, example: "eth0", off: true, types: networkChecks,
+		doc: "Interface that it leaves by."},
+	{name: "mark", kind: kindBits, example: `"0x7"`, off: true, types: networkChecks,
+		doc: "Mark of its packets, for rules and routes of this host."},
+	{name: "netns", kind: kindString, example: "probes", off: true, types: append(slices.Clone(networkChecks), checkExec),
+		doc: "Name or path of the network namespace that it comes from; default is that of the top level."},
+
+	{name: "send", kind: kindBytes, object: bytesObject, example: `"PING\r\n"`, off: true, types: []string{checkTCP, checkTLS, checkUDP},
+		doc: "What is sent: a text, {hex: 0d0a}, or nothing."},
+	{name: "expect", kind: kindBytes, object: matchObject, example: "PONG", off: true, types: []string{checkTCP, checkTLS, checkUDP},
+		doc: "What the answer must have: a text, or a mapping with text, hex or regex, and not. With udp it makes an answer necessary."},
+	{name: "steps", kind: kindList, object: stepObject, off: true, types: streamChecks,
+		doc: "Several of send and expect, one after the other, instead of these keys."},
+	{name: "require_reply", kind: kindBool, def: "false", types: []string{checkUDP},
+		doc: "Whether silence is a failure. Otherwise only an ICMP error is one; of a host that is gone it comes after some 3 s, so that the timeout must be 4s."},
+	{name: "min_reply", kind: kindInt, def: "0", max: 65535, types: []string{checkUDP}, doc: "Bytes that an answer must have at least."},
+	{name: "max_reply", kind: kindInt, def: "0", max: 65535, types: []string{checkUDP}, doc: "Bytes that it may have at most; 0 for any number."},
+	{name: "host", kind: kindString, example: "www.example.com", off: true, types: webChecks,
+		doc: "Value of the Host header; default is the address with the port."},
+	{name: "method", kind: kindString, def: "GET", types: webChecks, doc: "Method of HTTP."},
+	{name: "headers", kind: kindTable, example: "{User-Agent: lbd}", off: true, types: webChecks, doc: "Further headers by name."},
+	{name: "body", kind: kindString, example: `"{}"`, off: true, types: webChecks, doc: "Body of the request."},
+	{name: "version", kind: kindString, def: `"1.1"`, enum: []string{"1.0", "1.1", "2"}, types: webChecks,
+		doc: "Version of HTTP. 2 without TLS is spoken from the first byte on."},
+}, requestKeys, []key{
+	{name: "requests", kind: kindList, object: requestObject, off: true, types: webChecks,
+		doc: "Several requests, all of which must be answered well, instead of path, status, match and digest."},
+	{name: "tls", kind: kindObject, object: tlsObject, off: true, types: tlsChecks,
+		doc: "Options of TLS. smtp and grpc speak TLS where it is given."},
+	{name: "starttls", kind: kindBool, def: "false", types: []string{checkSMTP},
+		doc: "Begins in plain text and changes to TLS by STARTTLS."},
+	{name: "helo", kind: kindString, def: "lbd", types: []string{checkSMTP}, doc: "Name that it greets with."},
+	{name: "size", kind: kindInt, def: "56", max: 1400, types: []string{checkICMP}, doc: "Bytes of payload."},
+	{name: "query", kind: kindString, def: ".", types: []string{checkDNS}, doc: "Name that is asked for."},
+	{name: "record", kind: kindString, def: "SOA", types: []string{checkDNS},
+		doc: "Type of record: A, AAAA, NS, CNAME, SOA, MX, TXT, SRV, PTR, CAA, or TYPE with a number."},
+	{name: "rcode", kind: kindTexts, def: "NOERROR", types: []string{checkDNS}, doc: "Codes that are good, such as NXDOMAIN."},
+	{name: "answers", kind: kindTexts, example: "[192.0.2.1]", off: true, types: []string{checkDNS},
+		doc: "Records that the answer must have, as their data is written in zone files."},
+	{name: "exact", kind: kindBool, def: "false", types: []string{checkDNS}, doc: "Whether it may have no others of this type."},
+	{name: "transport", kind: kindString, def: "udp", enum: []string{"udp", "tcp"}, types: []string{checkDNS},
+		doc: "udp, which goes on with tcp where the answer is truncated, or tcp."},
+	{name: "recursion", kind: kindBool, def: "true", types: []string{checkDNS}, doc: "Whether recursion is desired."},
+	{name: "service", kind: kindString, example: "shop.v1.Cart", off: true, types: []string{checkGRPC},
+		doc: "Service whose health is asked for; default is that of the whole server."},
+	{name: "authority", kind: kindString, example: "shop.example.com", off: true, types: []string{checkGRPC},
+		doc: "Value of :authority; default is the address with the port."},
+	{name: "command", kind: kindArgs, example: "[/usr/lib/lbd/check-db, --quick]", off: true, types: []string{checkExec},
+		doc: "Absolute path of the program and its arguments. There is no shell. Status 0 is good, others are not; at the timeout its process group is killed."},
+	{name: "user", kind: kindString, example: "nobody", off: true, types: []string{checkExec}, doc: "User that it runs as; default is lbd's own."},
+	{name: "group", kind: kindString, example: "nogroup", off: true, types: []string{checkExec}, doc: "Group that it runs as; default is the user's."},
+	{name: "env", kind: kindTable, example: "{LANG: C}", off: true, types: []string{checkExec}, doc: "Its environment, beside PATH and what tells of the real server."},
+	{name: "dynamic", kind: kindBool, def: "false", types: []string{checkExec},
+		doc: "A status from 2 to 255 is good, too, and sets the weight to the status less 2."},
+	{name: "file", kind: kindString, example: "/run/app/weight", off: true, types: []string{checkFile},
+		doc: `File with a number: the weight, or with % a share of the configured one. It fails while the file is absent or has anything else.`},
+	{name: "any", kind: kindCheck, off: true, example: "[web-ok, admin-ok]", doc: "Instead of all others: checks of which one must pass."},
+	{name: "all", kind: kindCheck, off: true, example: "[web-ok, disk-ok]", doc: "Instead of all others: checks that must all pass."},
+})

@@ -1,0 +1,119 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/healthcheck/grpccheck"
+	"github.com/lbd-project/lbd/healthcheck/httpcheck"
+)
+
+// web is one request of HTTP or several.
+func (o *options) web(via healthcheck.Via) healthcheck.Method {
+	c := httpcheck.Check{
+		Via: via, Version: o.word("version"), Method: o.text("method"), Host: o.text("host"),
+		Body: []byte(o.raw("body")),
+	}
+	if o.kind == checkHTTPS {
+		c.TLS = o.tls()
+	}
+	for _, h := range o.table("headers") {
+		c.Headers = append(c.Headers, httpcheck.Header{Name: h[0], Value: h[1]})
+	}
+	n := o.given["requests"]
+	if n == nil {
+		c.Requests = []httpcheck.Request{o.p.request(o.given)}
+		return c
+	}
+	for i := range requestKeys {
+		if v := o.given[requestKeys[i].name]; v != nil {
+			o.p.errorf(v, "%s: it belongs into requests, which is there", requestKeys[i].name)
+		}
+	}
+	if n.kind != sequence || n.first == nil {
+		o.p.errorf(n, "requests: want a list of requests, got %s", describe(n))
+		return c
+	}
+	for item := n.first; item != nil && !o.p.full; item = item.next {
+		given := map[string]*node{}
+		if o.p.object(item, requestObject, func(k *key, v *node) { given[k.name] = v }) {
+			c.Requests = append(c.Requests, o.p.request(given))
+		}
+	}
+	return c
+}
+
+// request returns the request of which these keys are given.
+func (p *parser) request(given map[string]*node) (r httpcheck.Request) {
+	for i := range requestKeys {
+		k, v := lookUp(requestObject, given, requestKeys[i].name)
+		if v == nil {
+			continue
+		}
+		switch k.name {
+		case "path":
+			if r.Path, _ = p.text(k, v); r.Path != "" && r.Path[0] != '/' {
+				p.errorf(v, "path: want a path that begins with /, got %s", describe(v))
+			}
+		case "status":
+			r.Status = p.statuses(k, v)
+		case "match":
+			r.Match, r.Negate = p.bodyMatch(k, v)
+		case "digest":
+			r.Digest, _ = p.text(k, v)
+		default:
+			panic(unhandled(k))
+		}
+	}
+	return r
+}
+
+// statuses reads status codes: a number, a range, or a list of both.
+func (p *parser) statuses(k *key, v *node) httpcheck.StatusRanges {
+	items := []*node{v}
+	if v.kind == sequence {
+		items = nil
+		for item := v.first; item != nil; item = item.next {
+			items = append(items, item)
+		}
+	}
+	var words []string
+	for _, item := range items {
+		if item.kind != scalar || item.isNull() {
+			p.errorf(item, "%s: want a status or a range such as 200-299, got %s", k.name, describe(item))
+			return nil
+		}
+		words = append(words, item.value)
+	}
+	ranges, err := httpcheck.ParseStatusRanges(strings.Join(words, ","))
+	if err != nil {
+		p.errorf(v, "%v", err)
+	}
+	return ranges
+}
+
+// bodyMatch reads what a body must have.
+func (p *parser) bodyMatch(k *key, v *node) (re *regexp.Regexp, negate bool) {
+	e := p.expect(k, v)
+	if e.IsZero() {
+		return nil, false
+	}
+	pattern := e.Value
+	switch e.Kind.String() {
+	case "hex":
+		p.errorf(v, "%s: a body is matched by text or regex", k.name)
+		return nil, false
+	case "text":
+		pattern = regexp.QuoteMeta(pattern)
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		p.errorf(v, "%s: %v", k.name, err)
+	}
+	return re, e.Negate
+}
+
+func (o *options) grpc(via healthcheck.Via) healthcheck.Method {
+	return grpccheck.Check{Via: via, TLS: o.tlsIfGiven(), Service: o.text("service"), Authority: o.text("authority")}
+}
