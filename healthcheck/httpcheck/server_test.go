@@ -79,6 +79,9 @@ func says2(answer string) func(net.Conn) {
 	}
 }
 
+// quiet is for servers that are not well treated.
+var quiet = log.New(io.Discard, "", 0)
+
 // serve runs a server of net/http in all its versions; with cert, over TLS.
 func serve(t testing.TB, h http.HandlerFunc, cert *certtest.Cert) string {
 	t.Helper()
@@ -88,7 +91,7 @@ func serve(t testing.TB, h http.HandlerFunc, cert *certtest.Cert) string {
 }
 
 func serveOn(t testing.TB, ln net.Listener, h http.HandlerFunc, cert *certtest.Cert) {
-	s := &http.Server{Handler: h, ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
+	s := &http.Server{Handler: h, ErrorLog: quiet, Protocols: new(http.Protocols)}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
 	s.Protocols.SetUnencryptedHTTP2(true)

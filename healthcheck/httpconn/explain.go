@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"syscall"
 
 	"github.com/lbd-project/lbd/healthcheck"
@@ -14,10 +13,7 @@ import (
 	"github.com/lbd-project/lbd/healthcheck/tlsopt"
 )
 
-var (
-	errTooMuch  = fmt.Errorf("%w in all", hostile.ErrTooMuch)
-	errNotHTTP2 = errors.New("the server answers in HTTP/1.x")
-)
+var errTooMuch = fmt.Errorf("%w in all", hostile.ErrTooMuch)
 
 // badAnswer is the error of an answer that cannot be understood. What parsers say
 // quotes the answer, which is as long as the server likes.
@@ -36,7 +32,7 @@ func Explain(err error) error {
 		return hostile.InTime(context.DeadlineExceeded)
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
-	case errors.Is(err, ErrNoHTTP2):
+	case errors.Is(err, ErrNoHTTP2), errors.Is(err, errNotHTTP2):
 		return err
 	case errors.Is(err, hostile.ErrTooMuch):
 		return errTooMuch
@@ -48,8 +44,6 @@ func Explain(err error) error {
 		return fmt.Errorf("the server reset the connection: %w", syscall.ECONNRESET)
 	case errors.As(err, &op) && op.Err != nil:
 		return op.Err
-	case strings.Contains(err.Error(), "looked like an HTTP/1.1 header"):
-		return errNotHTTP2
 	}
 	return &badAnswer{err}
 }
