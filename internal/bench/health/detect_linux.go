@@ -131,6 +131,17 @@ func parseCPU(stat []byte) (time.Duration, error) {
 	return time.Duration(utime+stime) * (time.Second / 100), errors.Join(err1, err2)
 }
 
+// parseHost returns the processor time of everybody in /proc/stat: all of the
+// first line but idle and iowait, and without guest, which is in user already.
+func parseHost(stat []byte) (time.Duration, error) {
+	var name string
+	var user, nice, system, idle, iowait, irq, softirq, steal int64
+	if _, err := fmt.Sscan(string(stat), &name, &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil || name != "cpu" {
+		return 0, fmt.Errorf("no processor times in %q", stat[:min(len(stat), 100)])
+	}
+	return time.Duration(user+nice+system+irq+softirq+steal) * (time.Second / 100), nil
+}
+
 // parseMemory returns the most resident memory in /proc/PID/status, in kB.
 func parseMemory(status []byte) (int, error) {
 	for line := range bytes.Lines(status) {

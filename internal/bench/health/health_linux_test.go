@@ -89,6 +89,15 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: no error", bad)
 		}
 	}
+	host, err := parseHost([]byte("cpu  100 20 30 4000 500 6 7 37 9 0\ncpu0 1 2 3\n"))
+	if host != 2*time.Second || err != nil {
+		t.Errorf("want 2s, got %v, %v", host, err)
+	}
+	for _, bad := range []string{"", "intr 1 2 3 4 5 6 7 8 9", "cpu 1 2"} {
+		if _, err := parseHost([]byte(bad)); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
 	kb, err := parseMemory([]byte("VmRSS:\t   28416 kB\nVmHWM:\t   29000 kB\n"))
 	if kb != 29000 || err != nil {
 		t.Errorf("want 29000, got %d, %v", kb, err)

@@ -24,7 +24,8 @@ const (
 type findings struct {
 	elapsed time.Duration
 	checks  uint64
-	cpu     time.Duration
+	// cpu is lbd's processor time, host that of everybody.
+	cpu, host time.Duration
 	// memory is in kB.
 	memory int
 	// found is by the checks, out is out of the table.
@@ -64,6 +65,7 @@ func (o options) play(ctx context.Context, t netnstest.TB) (*findings, error) {
 	f.elapsed = after.at.Sub(before.at)
 	f.checks = after.checks - before.checks
 	f.cpu = after.cpu - before.cpu
+	f.host = after.host - before.host
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return nil, err
@@ -152,9 +154,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // sight is what lbd has done until a moment.
 type sight struct {
-	at     time.Time
-	checks uint64
-	cpu    time.Duration
+	at        time.Time
+	checks    uint64
+	cpu, host time.Duration
 }
 
 func look(ctx context.Context, c *api.Client, pid int) (sight, error) {
@@ -174,7 +176,13 @@ func look(ctx context.Context, c *api.Client, pid int) (sight, error) {
 	if err != nil {
 		return sight{}, err
 	}
-	s.cpu, err = parseCPU(stat)
+	if s.cpu, err = parseCPU(stat); err != nil {
+		return sight{}, err
+	}
+	if stat, err = os.ReadFile("/proc/stat"); err != nil {
+		return sight{}, err
+	}
+	s.host, err = parseHost(stat)
 	return s, err
 }
 
@@ -188,9 +196,9 @@ func (f *findings) String() string {
 	if f.checks > 0 {
 		perCheck = f.cpu / time.Duration(f.checks)
 	}
-	return fmt.Sprintf("%d checks in %v, %v of processor each, all of lbd's work counted\n"+
+	return fmt.Sprintf("%d checks in %v, %v of processor each, all of lbd's work counted; %.2f processors were busy, %.2f with lbd\n"+
 		"found by the checks: %v\nout of the table: %v",
-		f.checks, f.elapsed.Round(time.Millisecond), perCheck.Round(time.Microsecond), f.found, f.out)
+		f.checks, f.elapsed.Round(time.Millisecond), perCheck.Round(time.Microsecond), f.host.Seconds()/f.elapsed.Seconds(), f.busy(), f.found, f.out)
 }
 
 // results are the figures with their bars. The rate that is asked for is that of
