@@ -117,3 +117,6 @@ func secure(t testing.TB) (*tlsopt.Options, *certtest.Cert) {
 	cert := ca.Issue(t, certtest.Spec{Names: []string{"a.example", "127.0.0.1"}})
 	return &tlsopt.Options{CA: ca.PEM()}, &cert
 }
+
+// ok answers with status 200.
+func ok(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }
