@@ -39,10 +39,7 @@ func (died deaths) find(log string) (found, out detection, err error) {
 	for line := range strings.Lines(log) {
 		switch {
 		case strings.Contains(line, foundLine) && field(line, "state") == "down":
-			// check="tcp 10.1.0.1:80 interval=1s …"
-			_, rest, _ := strings.Cut(line, ` check="tcp `)
-			addr, _, _ := strings.Cut(rest, " ")
-			err = f.add(line, addr)
+			err = f.add(line, probed(line))
 		case strings.Contains(line, outLine):
 			err = o.add(line, field(line, "real_server"))
 		}
@@ -51,6 +48,18 @@ func (died deaths) find(log string) (found, out detection, err error) {
 		}
 	}
 	return f.end(), o.end(), nil
+}
+
+// probed returns the target in check="tcp 10.1.0.1:80 interval=1s …", before which
+// there may be options.
+func probed(line string) string {
+	_, key, _ := strings.Cut(line, ` check="`)
+	for f := range strings.FieldsSeq(key) {
+		if _, err := netip.ParseAddrPort(f); err == nil {
+			return f
+		}
+	}
+	return ""
 }
 
 // finder takes the lines of one kind.

@@ -15,11 +15,11 @@ import (
 )
 
 func TestParseFlags(t *testing.T) {
-	got, status := parseFlags([]string{"-targets", "500", "-interval", "2s", "-timeout", "1s", "-fall", "3", "-time", "5s", "-deaths", "30", "-bin", "b"}, new(bytes.Buffer))
+	got, status := parseFlags([]string{"-type", "http", "-targets", "500", "-interval", "2s", "-timeout", "1s", "-fall", "3", "-time", "5s", "-deaths", "30", "-bin", "b"}, new(bytes.Buffer))
 	if status != 0 {
 		t.Fatalf("status %d", status)
 	}
-	want := options{500, 2 * time.Second, time.Second, 3, 5 * time.Second, 30, "b"}
+	want := options{"http", 500, 2 * time.Second, time.Second, 3, 5 * time.Second, 30, "b"}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -27,7 +27,7 @@ func TestParseFlags(t *testing.T) {
 		t.Errorf("bound: want %v, got %v", want, got)
 	}
 	for _, args := range [][]string{
-		{"-targets", "0"}, {"-targets", "50001"}, {"-fall", "0"}, {"-timeout", "2s"}, {"-interval", "1ms"}, {"-time", "1ms"},
+		{"-type", "udp"}, {"-targets", "0"}, {"-targets", "50001"}, {"-fall", "0"}, {"-timeout", "2s"}, {"-interval", "1ms"}, {"-time", "1ms"},
 		{"-deaths", "15"}, {"-targets", "399"}, {"more"}, {"-unknown"},
 	} {
 		var errOut bytes.Buffer
@@ -48,7 +48,7 @@ func TestFind(t *testing.T) {
 		`time=2026-11-30T09:00:02.000Z level=DEBUG msg="probe changed" check="tcp 10.1.0.1:80 interval=1s timeout=500ms rise=1 fall=2" state=down err="connect 10.1.0.1:80: no answer in time"`,
 		`time=2026-11-30T09:00:02.100Z level=WARN msg="real server down" service=a real_server=10.1.0.1:80 weight=0`,
 		`time=2026-11-30T09:00:03.000Z level=WARN msg="real server down" service=b real_server=10.1.0.1:80 weight=0`,
-		`time=2026-11-30T09:00:04.000Z level=DEBUG msg="probe changed" check="tcp 10.1.0.2:80 interval=1s timeout=500ms rise=1 fall=2" state=down err=x`,
+		`time=2026-11-30T09:00:04.000Z level=DEBUG msg="probe changed" check="http/1.1 method=\"GET\" path=\"/\" status=200-299 10.1.0.2:80 interval=1s timeout=500ms rise=1 fall=2" state=down err=x`,
 		`time=2026-11-30T09:00:05.000Z level=DEBUG msg="probe changed" check="tcp 10.1.0.3:80 interval=1s timeout=500ms rise=1 fall=2" state=down err=x`,
 		`time=2026-11-30T08:59:59.999Z level=DEBUG msg="probe changed" check="tcp 10.1.1.2:80 interval=1s timeout=500ms rise=1 fall=2" state=down err=x`,
 		"",
@@ -115,7 +115,7 @@ func TestNetnsPlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A slow host must not fail checks.
-	o := options{targets: 150, interval: 2 * time.Second, timeout: 2 * time.Second, fall: 1, time: time.Second, deaths: 20, bin: filepath.Dir(lbd)}
+	o := options{kind: "http", targets: 150, interval: 2 * time.Second, timeout: 2 * time.Second, fall: 1, time: time.Second, deaths: 20, bin: filepath.Dir(lbd)}
 	f, err := o.play(t.Context(), t)
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,10 @@
 // Command health measures what the checks of many real servers cost lbd, and how
 // late it finds the dead ones while it makes them all.
 //
-//	health [-targets N] [-interval D] [-timeout D] [-fall N] [-time D] [-deaths N] [-bin FOLDER]
+//	health [-type tcp|http] [-targets N] [-interval D] [-timeout D] [-fall N] [-time D] [-deaths N] [-bin FOLDER]
 //
 // lbd runs in a namespace, its real servers are the addresses of another one, and
-// each is checked by a connection (type tcp). While that goes on, real servers
+// each is checked by a connection, or by a request over one. While that goes on, real servers
 // die at random, some each tenth of a second: packets to them are dropped from
 // then on, the slowest of all deaths to find. Two moments are read from lbd's log:
 // when a check found it, and when lbd, on its userspace engine, had it out of the
@@ -41,6 +41,8 @@ const program = "bench-health"
 
 // options are the flags.
 type options struct {
+	// kind is the type of the checks.
+	kind              string
 	targets           int
 	interval, timeout time.Duration
 	fall              int
@@ -82,6 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func parseFlags(args []string, stderr io.Writer) (o options, status int) {
 	fs := new(flag.FlagSet)
+	fs.StringVar(&o.kind, "type", "tcp", "`type` of the checks: tcp or http")
 	fs.IntVar(&o.targets, "targets", 10_000, "`number` of real servers")
 	fs.DurationVar(&o.interval, "interval", time.Second, "time between two checks of one")
 	fs.DurationVar(&o.timeout, "timeout", 500*time.Millisecond, "time-out of a check")
@@ -91,6 +94,8 @@ func parseFlags(args []string, stderr io.Writer) (o options, status int) {
 	bench.BinFlag(fs, &o.bin)
 	status = bench.Parse(fs, args, stderr, program, func() error {
 		switch {
+		case o.kind != "tcp" && o.kind != "http":
+			return fmt.Errorf("-type %s is neither tcp nor http", o.kind)
 		case o.targets < 1 || o.targets > maxTargets, o.fall < 1 || o.fall > 10,
 			o.interval < 10*time.Millisecond || o.interval > time.Minute, o.timeout < time.Millisecond || o.timeout > o.interval,
 			o.time < time.Second || o.time > 10*time.Minute, o.deaths < 10 || o.deaths%ticks != 0,
