@@ -97,7 +97,7 @@ func (w *waiter) look(ctx context.Context) (left int, why string, err error) {
 		return 0, "lbd does not answer, waiting for it", nil
 	}
 	w.silent = time.Time{}
-	if status.Sync.Passes == 0 || status.Mirror.CountsAgeSeconds < 0 {
+	if status.Mirror.CountsAgeSeconds < 0 || len(services) == 0 && status.Sync.LastSuccess.IsZero() {
 		return 0, "lbd starts, waiting for it", nil
 	}
 	w.what = "active connection"

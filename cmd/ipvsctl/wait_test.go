@@ -45,7 +45,7 @@ func newDrainLab(t *testing.T) *drainLab {
 	if err := installFixture(d.dir); err != nil {
 		t.Fatal(err)
 	}
-	d.passes(1)
+	d.synced(true)
 	d.start()
 	return d
 }
@@ -79,8 +79,13 @@ func (d *drainLab) answer(name, content string) {
 	}
 }
 
-func (d *drainLab) passes(n int) {
-	d.answer("status", fmt.Sprintf(`{"sync": {"passes": %d}, "mirror": {"counts_age_seconds": %d}}`, n, n-1))
+// synced says whether lbd has had a pass since it started.
+func (d *drainLab) synced(yes bool) {
+	sync := ""
+	if yes {
+		sync = `"last_success": "2026-11-30T12:00:00Z"`
+	}
+	d.answer("status", `{"sync": {`+sync+`}, "mirror": {"counts_age_seconds": 0.5}}`)
 }
 
 // server says what the real server that is drained is, beside another one.
@@ -130,12 +135,12 @@ func TestDrainWait(t *testing.T) {
 	d.until("3 active connections left, ")
 	d.stop()
 	d.until("lbd does not answer, waiting for it")
-	d.passes(0)
+	d.synced(false)
 	d.answer("services", "[]")
 	d.start()
 	d.until("lbd starts, waiting for it")
 	d.server("TCP", "drain", 0, 1, 9)
-	d.passes(1)
+	d.synced(true)
 	d.until("1 active connection left, ")
 	d.server("TCP", "drain", 3, 0, 9)
 	d.until("the table is being changed")

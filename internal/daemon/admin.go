@@ -115,6 +115,9 @@ func (o *owner) setAdmin(ctx context.Context, t api.AdminTarget, r api.AdminRequ
 	if _, err := o.pass(ctx); err != nil {
 		result.Errors = append(result.Errors, err.Error())
 	}
+	if o.admin.store == nil && o.admin.unread != nil {
+		result.Errors = append(result.Errors, fmt.Sprintf("not kept over a restart: %v", o.admin.unread))
+	}
 	for i, f := range found {
 		o.describeChange(&changes[i], f, now)
 	}

@@ -26,6 +26,8 @@ type fakeStateFile struct {
 	savedAt time.Time
 	saves   int
 	err     error
+	// broken, if set, is why it cannot be opened.
+	broken error
 	// beforeSave, if set, is called before each.
 	beforeSave func()
 }
@@ -60,6 +62,9 @@ func (f *fakeStateFile) saved() int {
 func (f *fakeStateFile) open() kept {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.broken != nil {
+		return kept{err: f.broken}
+	}
 	held := maps.Clone(f.held)
 	for k, o := range held {
 		if o.Weight != nil {
@@ -130,12 +135,17 @@ func TestAdminModes(t *testing.T) {
 			t.Errorf("the table was changed before the state file was written: %s", inTable)
 		}
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+		since := p.owner.view.Load().admin[dkey(vip, rs2)].At
+		after(time.Second)
 		saves, ops := r.admin.saved(), p.status().Sync.Ops
 		p.wantSaid(rs2, drain, "web-192.0.2.1:80/10.0.0.2:80 unchanged: drained: drained 0")
 		if r.admin.saved() != saves || p.status().Sync.Ops != ops {
 			t.Errorf("a second drain: want no write, got %d of the file, %d of the table", r.admin.saved()-saves, p.status().Sync.Ops-ops)
 		}
 
+		if got := p.owner.view.Load().admin[dkey(vip, rs2)].At; !got.Equal(since) {
+			t.Errorf("a second drain: want it to be of %v still, got %v", since, got)
+		}
 		p.wantSaid(rs2, disable, "web-192.0.2.1:80/10.0.0.2:80 changed: disabled: disabled 0")
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.3:80=2")
 		checks := r.net.checked(rs2)
@@ -152,6 +162,19 @@ func TestAdminModes(t *testing.T) {
 		r.wantTable(both)
 		if len(r.admin.open().overrides) != 0 {
 			t.Errorf("want nothing left in the state file, got %v", r.admin.open().overrides)
+		}
+	})
+}
+
+// A plan knows what operators said: of the file that runs it has no step.
+func TestAdminPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.startFile(writeFile(t, goodFile))
+		p.say(rs2, drain)
+		plan, err := p.Diff(t.Context(), api.File{Name: "lbd.yaml", Content: goodFile})
+		if err != nil || len(plan.Steps)+len(plan.Errors) != 0 {
+			t.Errorf("want no step, got %+v, %v", plan, err)
 		}
 	})
 }
@@ -312,6 +335,27 @@ func TestAdminNotWritten(t *testing.T) {
 		if s := p.status(); s.Overrides.LastError != "" || s.Sync.LastError != "" || len(r.admin.open().overrides) != 1 {
 			t.Errorf("later: want it written down, got %+v, %+v", s.Overrides, s.Sync)
 		}
+	})
+}
+
+// A state file that cannot be used keeps lbd from nothing, and is told of to whoever
+// wants something kept.
+func TestAdminStoreUnusable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.admin.broken = errors.New("state_file: read-only file system")
+		p := r.start(conf(service(vip, server(rs2, 3), server(rs3, 2))))
+		if !strings.Contains(r.noticed(), "READY=1") || p.status().Sync.LastError != "" {
+			t.Errorf("want it ready, got %q, %+v", r.noticed(), p.status().Sync)
+		}
+		if got := p.status().Overrides.LastError; got != r.admin.broken.Error() {
+			t.Errorf("status: want %v, got %q", r.admin.broken, got)
+		}
+		_, result := p.say(rs2, drain)
+		if want := "not kept over a restart: " + r.admin.broken.Error(); len(result.Errors) != 1 || result.Errors[0] != want {
+			t.Errorf("answer: want %q, got %q", want, result.Errors)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
 	})
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -22,8 +23,9 @@ type overrides struct {
 	// store is nil where nothing is kept; path is its file.
 	store OverrideStore
 	path  string
-	// err is why the store could not be read or written.
-	err error
+	// unread is why it could not be opened or read at the start, err why it could
+	// not be written last.
+	unread, err error
 }
 
 // kept is what was kept of what operators said before this start.
@@ -37,7 +39,7 @@ type kept struct {
 
 // newOverrides takes over what was kept.
 func newOverrides(k kept, path string) *overrides {
-	s := &overrides{store: k.store, path: path, err: k.err}
+	s := &overrides{store: k.store, path: path, unread: k.err}
 	s.restore(k.overrides, time.Now())
 	return s
 }
@@ -71,6 +73,9 @@ func (s *overrides) stored(now time.Time) state.Overrides {
 	return out
 }
 
+// lastErr says why what was said may not outlive a restart; nil if it does.
+func (s *overrides) lastErr() error { return cmp.Or(s.err, s.unread) }
+
 // settle forgets the weights that have arrived at the configured one.
 func (s *overrides) settle(now time.Time) {
 	var next fleet.Overrides
@@ -97,7 +102,7 @@ func (s *overrides) settle(now time.Time) {
 func (s *overrides) save(maxAge time.Duration, now time.Time) error {
 	s.settle(now)
 	if s.store == nil {
-		return s.err
+		return nil
 	}
 	if s.err == nil && equalOverrides(s.all, s.saved) {
 		if maxAge == 0 || len(s.all) == 0 || now.Sub(s.savedAt) < maxAge/10 {

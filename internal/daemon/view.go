@@ -201,7 +201,7 @@ func (o *owner) publish() {
 		sync:      o.sync,
 		reloadErr: o.reloadErr,
 		admin:     o.admin.all,
-		adminErr:  o.admin.err,
+		adminErr:  o.admin.lastErr(),
 		mem:       o.mem.clone(),
 	}
 	o.view.Store(v)
