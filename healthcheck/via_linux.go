@@ -90,7 +90,9 @@ func (v Via) Bind(fd int) error {
 	}
 	// The port is chosen once the target is known: chosen now, it would be taken
 	// for every target, and some 28,000 probes at once would use up them all.
-	if err := unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
+	// Raw sockets have none, and those of IPv6 do not know the option.
+	err := unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	if err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
 		return local("use source "+v.Source.String(), err)
 	}
 	_, sa := socketAddress(netip.AddrPortFrom(v.Source.Unmap(), 0))

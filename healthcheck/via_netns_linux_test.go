@@ -291,3 +291,31 @@ func (w wrapped) RemoteAddr() net.Addr             { return w.c.RemoteAddr() }
 func (w wrapped) SetDeadline(t time.Time) error    { return w.c.SetDeadline(t) }
 func (w wrapped) SetReadDeadline(time.Time) error  { return nil }
 func (w wrapped) SetWriteDeadline(time.Time) error { return nil }
+
+// TestNetnsViaBind binds sockets of every kind that probes use.
+func TestNetnsViaBind(t *testing.T) {
+	netnstest.Require(t, "netns")
+	ns := netnstest.New(t)
+	ns.SetSysctl("net.ipv4.ping_group_range", "0 0")
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		v := Via{Source: netip.MustParseAddr(ip)}
+		domain, icmp := unix.AF_INET, unix.IPPROTO_ICMP
+		if v.Source.Is6() {
+			domain, icmp = unix.AF_INET6, unix.IPPROTO_ICMPV6
+		}
+		for _, s := range []struct{ kind, proto int }{
+			{unix.SOCK_STREAM, 0}, {unix.SOCK_DGRAM, 0}, {unix.SOCK_RAW, icmp}, {unix.SOCK_DGRAM, icmp},
+		} {
+			fd, err := v.Socket(Env{Enter: ns.Do}, domain, s.kind, s.proto)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := v.Bind(fd); err != nil {
+				t.Errorf("%s, kind %d, protocol %d: %v", ip, s.kind, s.proto, err)
+			} else if self, err := unix.Getsockname(fd); err != nil || addrPort(self).Addr() != v.Source {
+				t.Errorf("%s, kind %d, protocol %d: bound to %v, %v", ip, s.kind, s.proto, addrPort(self), err)
+			}
+			unix.Close(fd)
+		}
+	}
+}
