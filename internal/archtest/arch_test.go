@@ -77,6 +77,7 @@ var doors = map[string][]string{
 	"github.com/miekg/dns":            {"healthcheck/dnscheck"},
 	"github.com/klauspost/compress":   {"internal/vm"},
 	"github.com/ulikunitz/xz":         {"internal/vm"},
+	"golang.org/x/net":                {"healthcheck/icmpcheck"},
 	"golang.org/x/sys":                {"ipvs", "healthcheck", "internal", "cmd"},
 	"github.com/santhosh-tekuri":      nil,
 	"github.com/google/go-cmp":        {"internal/e2e"},
