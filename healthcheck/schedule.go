@@ -157,7 +157,7 @@ func (m *Monitor) shorten(d time.Duration, part float64) time.Duration {
 // its result asks for another interval.
 func (m *Monitor) pace(p *probe, now time.Time) {
 	before, wanted := p.interval, p.wanted()
-	due := p.due
+	var due time.Time
 	switch {
 	case wanted < before:
 		due = p.scheduled.Add(m.shorten(wanted, jitter))
