@@ -17,6 +17,8 @@ func (o *options) method(via healthcheck.Via) healthcheck.Method {
 		return o.datagram(via)
 	case checkHTTP, checkHTTPS:
 		return o.web(via)
+	case checkICMP:
+		return o.icmp(via)
 	case checkDNS:
 		return o.dns(via)
 	case checkSMTP:

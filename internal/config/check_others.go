@@ -5,8 +5,13 @@ import (
 	"github.com/lbd-project/lbd/healthcheck/dnscheck"
 	"github.com/lbd-project/lbd/healthcheck/execcheck"
 	"github.com/lbd-project/lbd/healthcheck/filecheck"
+	"github.com/lbd-project/lbd/healthcheck/icmpcheck"
 	"github.com/lbd-project/lbd/healthcheck/smtpcheck"
 )
+
+func (o *options) icmp(via healthcheck.Via) healthcheck.Method {
+	return icmpcheck.Check{Via: via, Size: o.integer("size")}
+}
 
 func (o *options) smtp(via healthcheck.Via) healthcheck.Method {
 	c := smtpcheck.Check{Via: via, TLS: o.tlsIfGiven(), StartTLS: o.boolean("starttls"), Name: o.text("helo")}

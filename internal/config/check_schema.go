@@ -149,7 +149,7 @@ var checkObject = newObject("a check", []key{
 	{name: "starttls", kind: kindBool, def: "false", types: []string{checkSMTP},
 		doc: "Begins in plain text and changes to TLS by STARTTLS."},
 	{name: "helo", kind: kindString, def: "lbd", types: []string{checkSMTP}, doc: "Name that it greets with."},
-	{name: "size", kind: kindInt, def: "56", max: 1400, types: []string{checkICMP}, doc: "Bytes of payload."},
+	{name: "size", kind: kindInt, def: "56", min: 16, max: 65507, types: []string{checkICMP}, doc: "Bytes of payload."},
 	{name: "query", kind: kindString, def: ".", types: []string{checkDNS}, doc: "Name that is asked for."},
 	{name: "record", kind: kindString, def: "SOA", types: []string{checkDNS},
 		doc: "Type of record: A, AAAA, NS, CNAME, SOA, MX, TXT, SRV, PTR, CAA, or TYPE with a number."},
