@@ -75,13 +75,41 @@ func TestEverythingAtOnce(t *testing.T) {
 			_, err := p.Check(ctx, api.File{Name: "x", Content: "virtual_services: []\n"})
 			return err
 		})
+		loop(150*time.Millisecond, func(i int) error {
+			target, err := api.ParseAdminTarget([]string{"10.0.0.2", "10.0.0.3", "10.0.0.4"}[i/2%3])
+			if err != nil {
+				return err
+			}
+			say := []api.AdminRequest{drain, {Weight: weight(uint32(i % 9)), OverSeconds: 3}, resume, disable, {ResetWeight: true}}[i%5]
+			if _, err := p.SetAdmin(ctx, target, say, api.Peer{UID: 4711}); !errors.Is(err, api.ErrNotFound) {
+				return err
+			}
+			return nil
+		})
+		seq := uint64(0)
+		loop(190*time.Millisecond, func(int) error {
+			events, _ := p.Events(seq)
+			for _, e := range events {
+				if e.Seq <= seq {
+					return fmt.Errorf("event %d after %d", e.Seq, seq)
+				}
+				seq = e.Seq
+			}
+			return nil
+		})
 		wg.Wait()
+		if seq < 100 {
+			t.Errorf("want many events, got %d", seq)
+		}
 
 		for _, rs := range []string{rs2, rs3, rs4} {
 			r.net.set(rs, nil)
 		}
 		if err := p.switchTo(a); err != nil {
 			t.Fatal(err)
+		}
+		for _, rs := range []string{rs2, rs3} {
+			p.say(rs, api.AdminRequest{Mode: "none", ResetWeight: true})
 		}
 		after(10 * time.Second)
 		got := r.tableText()
