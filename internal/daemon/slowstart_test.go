@@ -87,6 +87,8 @@ func TestSlowStartSurvives(t *testing.T) {
 		p := r.start(c())
 		back := comeBack(r)
 		after(time.Until(back.Add(20*time.Second + 50*time.Millisecond)))
+		// One service more, so that the memory is saved at that moment.
+		c = func() *config.Config { return conf(slowService(r, 100*time.Second), service(vip2, server(rs4, 1))) }
 		if err := p.switchTo(c()); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +105,7 @@ func TestSlowStartSurvives(t *testing.T) {
 			t.Errorf("weight after a restart at 50 s: want 100, got %d", got)
 		}
 		after(51 * time.Second)
-		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=100 10.0.0.3:80=200")
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=100 10.0.0.3:80=200", "TCP 192.0.2.2:80 wlc: 10.0.0.4:80=1")
 	})
 }
 

@@ -77,6 +77,12 @@ func TestQuorumCounts(t *testing.T) {
 		{"the heavy one failed", func(s *sim) { s.fail(rs1Addr) }, QuorumLost},
 		{"the light one failed", func(s *sim) { s.fail(rs2Addr) }, QuorumHeld},
 		{"drained", func(s *sim) { s.admin[rs1Addr] = Override{Mode: ModeDrain} }, QuorumLost},
+		{"drained by its agent", func(s *sim) {
+			s.is[rs1Addr] = healthcheck.Status{State: healthcheck.Up, Advice: healthcheck.Advice{Admin: healthcheck.SaysDrain}}
+		}, QuorumLost},
+		{"half of the weight by its agent", func(s *sim) {
+			s.is[rs1Addr] = healthcheck.Status{State: healthcheck.Up, Advice: percent(1)}
+		}, QuorumHeld},
 		{"disabled", func(s *sim) { s.admin[rs1Addr] = Override{Mode: ModeDisable} }, QuorumLost},
 		{"an operator's weight", func(s *sim) { s.admin[rs1Addr] = Override{Weight: &WeightOverride{To: 0}, Configured: 3} }, QuorumLost},
 		{"an operator's greater weight", func(s *sim) {

@@ -144,6 +144,10 @@ func TestSlowStartScale(t *testing.T) {
 	s.admin[rs2Addr] = Override{Weight: &WeightOverride{To: 3000, Begun: s.begun, Over: time.Minute}, Configured: 1}
 	s.want(0, "21 0")
 	s.want(time.Minute, "21 63000")
+	// What an agent asks for beyond the configured weight must not be cut off.
+	s = slow(t, time.Minute, 600, 1)
+	s.is[rs1Addr] = healthcheck.Status{State: healthcheck.Up, Advice: percent(200)}
+	s.want(0, "64800 54")
 }
 
 // A server whose checks start down, and have never failed, does not come back.
