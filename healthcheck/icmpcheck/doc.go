@@ -12,6 +12,6 @@
 // It needs Linux, and either CAP_NET_RAW for a raw socket or lbd's group within
 // the sysctl net.ipv4.ping_group_range, which is also that of IPv6, for an
 // unprivileged one. The latter is tried where the former is refused. Messages are
-// coded by golang.org/x/net/icmp; docs/decisions/0010-icmp-check.md tells why no
+// coded by golang.org/x/net/icmp; docs/decisions/0011-icmp-check.md tells why no
 // library makes the whole check.
 package icmpcheck
