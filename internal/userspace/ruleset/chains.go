@@ -16,7 +16,8 @@ const (
 	chainTranslateO  = "translate_output"
 	chainForward     = "answers_forward" // without fib alone
 
-	chainTracked   = "tracked"            // packets of known flows that change something
+	chainTracked   = "tracked"            // packets of known flows
+	chainCounted   = "counted"            // … that count as traffic
 	chainSignals   = "signals"            // requests and responses
 	chainStray     = "stray"              // what connection tracking cannot translate
 	chainTranslate = "translate"          // mark to real server
@@ -63,6 +64,7 @@ func (t *table) chains(s *shape) []chain {
 		{name: chainTranslate, rules: t.translateRules(s)},
 		{name: chainSignals, rules: t.signalRules(s)},
 		{name: chainTracked, rules: t.trackedRules(s)},
+		{name: chainCounted, rules: t.countedRules(s)},
 		{name: chainStray, rules: t.strayRules()},
 		{chainScheduleIn, in, filter, prioritySchedule, t.firstRules(s, false)},
 		{chainScheduleOut, out, filter, prioritySchedule, t.firstRules(s, true)},
@@ -89,21 +91,19 @@ func (s *shape) undecided() uint32 {
 	return expr.CtStateBitNEW
 }
 
-// firstRules are what every packet meets, and most meet nothing else: a packet of
-// a known flow leaves with the first rule, unless it changes something. What
-// belongs to no flow yet may go to the queue.
+// firstRules are what every packet meets. A packet of a known flow is counted, and
+// leaves unless it changes something; what belongs to no flow yet may go to the
+// queue.
 func (t *table) firstRules(s *shape, output bool) []exprs {
 	known := ctHas(expr.CtKeySTATE, knownStates)
-	var rules []exprs
-	if !s.everyPacket() {
-		// ct state established,related @th,96,32 & 0x70000 == 0 accept
-		//
-		// Neither FIN, SYN nor RST. In other protocols these bits are anything, which
-		// costs them a few rules more.
-		rules = append(rules, rule(known, tcpFlagsFast(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept)))
+	rules := []exprs{
+		// ct state established,related iif != lo goto counted
+		rule(known, uncounted(output), goTo(chainCounted)),
 	}
-	// ct state established,related goto tracked
-	rules = append(rules, rule(known, goTo(chainTracked)))
+	if !output {
+		// ct state established,related goto tracked
+		rules = append(rules, rule(known, goTo(chainTracked)))
+	}
 	astray := goTo(chainStray)
 	if output {
 		astray = verdict(expr.VerdictAccept)
@@ -137,9 +137,11 @@ func (t *table) firstRules(s *shape, output bool) []exprs {
 		rules = append(rules, rule(confirmed, t.ofServers(setDead), verdict(expr.VerdictDrop)))
 	}
 	rules = append(rules,
+		// ct status confirmed iif != lo ct mark & MASK . ct direction @traffic
 		// ct status confirmed accept
 		//
 		// Retransmissions, and datagrams of a flow without an answer.
+		rule(confirmed, uncounted(output), t.count()),
 		rule(confirmed, verdict(expr.VerdictAccept)),
 	)
 	return append(rules, t.scheduleRules(astray)...)

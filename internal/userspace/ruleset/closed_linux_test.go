@@ -97,11 +97,11 @@ func TestNetnsClosedWithout(t *testing.T) {
 		t.Errorf("10,000 real servers: want each once, got %d", len(got))
 	}
 	// An answer of many datagrams of which one was read.
-	r.closed.dirty = true
-	if err := r.closed.send(r.closed.requests[0]); err != nil {
+	r.counters.dirty = true
+	if err := r.counters.send(r.counters.closing[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.closed.receive(); err != nil {
+	if _, err := r.counters.receive(); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(); !maps.Equal(want, got) {

@@ -3,14 +3,15 @@
 // A packet of a new flow to a virtual service is sent to a queue; the verdict
 // that comes back marks the packet with its real server; the rules turn the mark
 // into a destination address. Connection tracking carries the rest of the flow,
-// so each other packet of it meets one rule, and a few more where it begins or
-// ends a connection.
+// so each other packet of it is counted and meets one rule more, and a few where it
+// begins or ends a connection.
 //
 // Tables "ip lbd" and "ip6 lbd" hold everything; no other table is read or
 // written. Marks of other programs survive, in packets and in connections: lbd
 // owns the bits of Options.Mask, and those of Options.StateMask in connection
 // marks alone. Nothing here reads queues or counts connections, but the rules
-// count those that close, which Rules.Closed reads.
+// count those that close and what all of them send, which Rules.Closed and
+// Rules.Traffic read.
 //
 // Base chains are never deleted while lbd lives, since the kernel then drops every
 // queued packet of the namespace; the first Apply alone deletes those that an

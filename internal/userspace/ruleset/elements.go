@@ -70,6 +70,9 @@ func (t *table) serverElements(s Server, yield func(set string, e element)) {
 		return
 	}
 	yield(setClosing, element{key: mark})
+	for _, direction := range []byte{0, 1} {
+		yield(setTraffic, element{key: mark + string(padded([]byte{direction}))})
+	}
 	if s.Address.Port() == 0 {
 		yield(mapAnyPortServer, element{key: mark, value: string(addr.AsSlice())})
 		yield(setAnyPortSource, element{key: string(addr.AsSlice())})

@@ -80,6 +80,8 @@ func TestKernelRuleset(t *testing.T) {
 		{"TemplatesEdit", TestNetnsTemplatesEdit},
 		{"TemplatesExpire", TestNetnsTemplatesExpire},
 		{"Timeouts", TestNetnsTimeouts},
+		{"Traffic", TestNetnsTraffic},
+		{"TrafficErrors", TestNetnsTrafficErrors},
 		{"Tunnel", TestNetnsTunnel},
 		{"TunnelEdits", TestNetnsTunnelEdits},
 		{"Unanswered", TestNetnsUnanswered},

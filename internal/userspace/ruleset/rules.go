@@ -32,8 +32,8 @@ type Rules struct {
 	link  *netlink.Conn // of nft
 	watch *watch
 	heard *listener
-	// closed is for one caller at a time and not under mu.
-	closed *closeCounts
+	// counters is for one caller at a time and not under mu.
+	counters *counters
 	// generation is the kernel's after our last transaction, or a later one that
 	// was not about our tables. unsure is set once it may have been.
 	generation uint32
@@ -74,11 +74,11 @@ func open(ctx context.Context, o Options, flush func(*nftables.Conn) error) (*Ru
 	if r.heard, err = openListener(o.NetNS); err != nil {
 		return nil, errors.Join(fmt.Errorf("open nftables: %w", err), r.watch.close())
 	}
-	if r.closed, err = openCloseCounts(&r.opts); err != nil {
+	if r.counters, err = openCounters(&r.opts); err != nil {
 		return nil, errors.Join(fmt.Errorf("open nftables: %w", err), r.watch.close(), r.heard.close())
 	}
 	if err := r.dial(); err != nil {
-		return nil, errors.Join(err, r.watch.close(), r.heard.close(), r.closed.close())
+		return nil, errors.Join(err, r.watch.close(), r.heard.close(), r.counters.close())
 	}
 	if err := r.discover(); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -124,7 +124,7 @@ func (r *Rules) send() error {
 
 // Close closes the connections to the kernel. Tables and tunnels stay.
 func (r *Rules) Close() error {
-	err := errors.Join(r.nft.CloseLasting(), r.watch.close(), r.heard.close(), r.closed.close())
+	err := errors.Join(r.nft.CloseLasting(), r.watch.close(), r.heard.close(), r.counters.close())
 	if r.tunnels != nil {
 		err = errors.Join(err, r.tunnels.Close())
 	}

@@ -23,6 +23,7 @@ const (
 	setDead          = "dead"          // mark
 	setSignals       = "signals"       // mark
 	setClosing       = "closing"       // mark; each element counts connections that close
+	setTraffic       = "traffic"       // mark . direction; each element counts packets and bytes
 	mapShares        = "shares"        // interval : mark
 	mapTemplates     = "templates"     // service . client : mark, with timeouts
 	maxTemplates     = 1 << 20         // elements of mapTemplates
@@ -100,6 +101,8 @@ func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
 	t.addSet(setSignals, nil, mark)
 	t.addSet(setClosing, nil, mark)
 	t.sets[setClosing].Counter = true
+	t.addSet(setTraffic, nil, mark, nftables.TypeCTDir)
+	t.sets[setTraffic].Counter = true
 	t.addSet(mapShares, concat(mark), nftables.TypeInteger)
 	t.sets[mapShares].Interval = true
 	t.addSet(mapTemplates, concat(mark), mark, t.addr)

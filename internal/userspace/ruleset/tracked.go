@@ -14,6 +14,15 @@ const (
 // everyPacket says whether there is something to do for each packet of known flows.
 func (s *shape) everyPacket() bool { return s.dead || s.signals }
 
+// unchanged lets packets go that neither begin nor end a connection.
+func unchanged() exprs {
+	// @th,96,32 & 0x70000 == 0 accept
+	//
+	// Neither FIN, SYN nor RST. In other protocols these bits are anything, which
+	// costs them a few rules more.
+	return rule(tcpFlagsFast(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept))
+}
+
 // trackedRules run for packets of known flows that may change something: those
 // that begin or end a connection, and all while there are dead real servers or
 // signals are wanted.
@@ -36,14 +45,9 @@ func (t *table) trackedRules(s *shape) []exprs {
 		again = rule(setEvents(eventDestroy|eventMark), again)
 	}
 	// meta l4proto != tcp accept
-	rules = append(rules,
-		rule(notTCP(), verdict(expr.VerdictAccept)))
-	if s.everyPacket() {
-		// @th,96,32 & 0x70000 == 0 accept
-		//
-		// Neither FIN, SYN nor RST.
-		rules = append(rules, rule(tcpFlagsFast(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept)))
-	}
+	rules = append(rules, rule(notTCP(), verdict(expr.VerdictAccept)))
+	// @th,96,32 & 0x70000 == 0 accept
+	rules = append(rules, unchanged())
 	return append(rules,
 		// ct mark & MASK == 0 accept
 		rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictAccept)),

@@ -91,6 +91,8 @@ func (t *table) connectRules() []exprs {
 			exprs{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(t.family), RegAddrMin: reg1, RegProtoMin: port}})
 	}
 	return []exprs{
+		// ct mark & MASK . ct direction @traffic
+		t.count(),
 		// dnat to meta mark & MASK map @servers
 		server(mapServers, t.after),
 		// dnat to meta mark & MASK map @servers_any

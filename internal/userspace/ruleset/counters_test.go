@@ -24,11 +24,16 @@ func nested(kind uint16, parts ...[]byte) []byte {
 func countedElement(v closedCount) []byte {
 	return nested(unix.NFTA_LIST_ELEM,
 		nested(unix.NFTA_SET_ELEM_KEY, appendAttribute(nil, unix.NFTA_DATA_VALUE, u32(v.Mark))),
-		nested(unix.NFTA_SET_ELEM_EXPR,
-			appendAttribute(nil, unix.NFTA_EXPR_NAME, []byte("counter\x00")),
-			nested(unix.NFTA_EXPR_DATA,
-				appendAttribute(nil, unix.NFTA_COUNTER_BYTES, binary.BigEndian.AppendUint64(nil, 40*v.N)),
-				appendAttribute(nil, unix.NFTA_COUNTER_PACKETS, binary.BigEndian.AppendUint64(nil, v.N)))))
+		counter(v.N))
+}
+
+// counter is what counted n packets of 40 bytes.
+func counter(n uint64) []byte {
+	return nested(unix.NFTA_SET_ELEM_EXPR,
+		appendAttribute(nil, unix.NFTA_EXPR_NAME, []byte("counter\x00")),
+		nested(unix.NFTA_EXPR_DATA,
+			appendAttribute(nil, unix.NFTA_COUNTER_BYTES, binary.BigEndian.AppendUint64(nil, 40*n)),
+			appendAttribute(nil, unix.NFTA_COUNTER_PACKETS, binary.BigEndian.AppendUint64(nil, n))))
 }
 
 func message(kind uint16, seq uint32, body []byte) []byte {
@@ -51,12 +56,17 @@ func countedMessage(seq uint32, list ...closedCount) []byte {
 		nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements)))
 }
 
-func newCounts() *closeCounts {
+func newCounts() *counters {
 	o, err := Options{}.withDefaults()
 	if err != nil {
 		panic(err)
 	}
-	return &closeCounts{opts: &o, seq: 7}
+	return &counters{opts: &o, seq: 7}
+}
+
+// closings reads messages about setClosing.
+func (c *counters) closings(b []byte, visit func(closedCount)) (done bool, err error) {
+	return c.messages(b, c.opts.closings(func(m uint32, n uint64) { visit(closedCount{m, n}) }))
 }
 
 // TestClosedMessages reads answers of all kinds.
@@ -90,7 +100,7 @@ func TestClosedMessages(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []closedCount
-			done, err := newCounts().messages(test.b, func(m uint32, n uint64) { got = append(got, closedCount{m, n}) })
+			done, err := newCounts().closings(test.b, func(v closedCount) { got = append(got, v) })
 			if done != test.done || !errors.Is(err, test.err) {
 				t.Errorf("want %v, %v; got %v, %v", test.done, test.err, done, err)
 			}
@@ -109,13 +119,13 @@ func FuzzClosed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := newCounts()
 		var found, again []closedCount
-		c.messages(b, func(m uint32, n uint64) { found = append(found, closedCount{m, n}) })
+		c.closings(b, func(v closedCount) { found = append(found, v) })
 		if len(found) > len(b)/32 {
 			t.Fatalf("%d elements in %d bytes", len(found), len(b))
 		}
 		// What fits into one attribute.
 		found = found[:min(len(found), 600)]
-		_, err := c.messages(countedMessage(7, found...), func(m uint32, n uint64) { again = append(again, closedCount{m, n}) })
+		_, err := c.closings(countedMessage(7, found...), func(v closedCount) { again = append(again, v) })
 		if err != nil || !cmp.Equal(found, again) {
 			t.Errorf("%v (-want +got)\n%s", err, cmp.Diff(found, again))
 		}
