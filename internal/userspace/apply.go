@@ -93,10 +93,25 @@ func (e *Engine) carryOut(ctx context.Context, p *plan) error {
 		return err
 	}
 	e.mu.Lock()
+	if p.revives() {
+		e.readTraffic() // what they sent until now is not in their new statistics
+	}
 	e.install(p)
 	e.mu.Unlock()
 	e.tidy(ctx)
 	return nil
+}
+
+// revives says whether deleted real servers come back.
+func (p *plan) revives() bool {
+	for _, d := range p.order {
+		for _, s := range d.servers {
+			if s.revived != nil && !s.deleted {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // program writes a state to the store, and then to the host and the rules.

@@ -33,6 +33,8 @@ type closing struct {
 	ahead int
 	// during are the closings since the dump that runs began.
 	during int
+	// read is the rules' counter as last read.
+	read uint64
 }
 
 // watch notes a flow that begins. Its closing is counted by the rules where these
@@ -81,16 +83,16 @@ func (e *Engine) readClosed() {
 
 // closed takes in how many connections of a mark have closed ever.
 func (e *Engine) closed(mark uint32, n uint64) {
-	id := e.marks.id(mark)
-	for uint32(len(e.closings)) <= id {
-		e.closings = append(e.closings, 0)
+	s := e.model.server(e.marks.id(mark))
+	if s == nil {
+		return
 	}
-	more := n - e.closings[id]
-	if n < e.closings[id] {
+	more := n - s.closing.read
+	if n < s.closing.read {
 		more = n // the counter began again
 	}
-	e.closings[id] = n
-	if s := e.model.server(id); s != nil && more > 0 {
+	s.closing.read = n
+	if more > 0 {
 		s.close(more)
 	}
 }
@@ -153,10 +155,13 @@ func (e *Engine) endDump(errors uint64) {
 	}
 }
 
-// closedWarning says what is wrong with the counters; empty for nothing.
-func (e *Engine) closedWarning() string {
-	if e.closedError == nil {
-		return ""
+// counterWarnings say what is wrong with the rules' counters; nil for nothing.
+func (e *Engine) counterWarnings() (list []string) {
+	if e.closedError != nil {
+		list = append(list, fmt.Sprintf("the rules' counters cannot be read, connections that close are counted with a delay: %v", e.closedError))
 	}
-	return fmt.Sprintf("the rules' counters cannot be read, connections that close are counted with a delay: %v", e.closedError)
+	if e.trafficError != nil {
+		list = append(list, fmt.Sprintf("the rules' counters cannot be read, packets and bytes are not counted: %v", e.trafficError))
+	}
+	return list
 }

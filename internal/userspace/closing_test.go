@@ -125,8 +125,8 @@ func TestClosingError(t *testing.T) {
 	g.rules.closedError, g.rules.kernel = nil, g.kernel
 	g.kernel.send(conntrack.Update, g.kernel.entries[tu])
 	g.counts(web.ServiceKey, map[string]string{one: "0/1/0"})
-	if w := g.engine.closedWarning(); w != "" {
-		t.Errorf("warning after the error: %s", w)
+	if w := g.engine.counterWarnings(); w != nil {
+		t.Errorf("warnings after the error: %s", w)
 	}
 }
 

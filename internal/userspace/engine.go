@@ -68,6 +68,7 @@ type rules interface {
 	Templates(ctx context.Context) ([]ruleset.Template, error)
 	DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error
 	Closed(visit func(mark uint32, n uint64)) error
+	Traffic(visit func(mark uint32, back bool, packets, bytes uint64)) error
 	Flows(ctx context.Context, visit func(*ruleset.Flow)) error
 	DeleteFlows(ctx context.Context, marks ...uint32) error
 	Remove(ctx context.Context) error
@@ -114,9 +115,10 @@ type Engine struct {
 	queues []queue
 	// lock is held while the engine is open; nil where there is none.
 	lock io.Closer
-	// onEvent is event and onClosed closed, made once.
-	onEvent  func(*conntrack.Event)
-	onClosed func(mark uint32, n uint64)
+	// onEvent is event, onClosed closed and onTraffic counted, made once.
+	onEvent   func(*conntrack.Event)
+	onClosed  func(mark uint32, n uint64)
+	onTraffic func(mark uint32, back bool, packets, bytes uint64)
 
 	// writes is the write lock: who has it may call the kernel to change rules,
 	// and no one else changes the model. It is taken before mu.
@@ -174,14 +176,15 @@ type Engine struct {
 	// census is of the last good dump.
 	census     census
 	eventError error
-	// closings are the rules' counters of closed connections as last read, by the
-	// numbers of the real servers; closedAt is when that was. closedNext is when
-	// to read them again, and closedDue that the next decision ought to.
-	closings             []uint64
+	// closedAt is when the rules' counters of closed connections were read last,
+	// closedNext when to read them again, and closedDue that the next decision ought
+	// to.
 	closedAt, closedNext time.Duration
 	closedDue            bool
 	closedError          error
 	closedErrors         uint64
+	// trafficError is of the last reading of their counters of traffic.
+	trafficError error
 	// heard counts events.
 	heard uint64
 	// What went wrong, in numbers.
@@ -251,7 +254,7 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		sysctls:   defaultSysctls,
 		urgent:    make(chan struct{}, 1),
 	}
-	e.onEvent, e.onClosed = e.event, e.closed
+	e.onEvent, e.onClosed, e.onTraffic = e.event, e.closed, e.counted
 	return e, nil
 }
 

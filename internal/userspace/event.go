@@ -62,7 +62,6 @@ func (e *Engine) event(ev *conntrack.Event) {
 	if f == nil || f.Server != s.id {
 		return
 	}
-	e.account(f, s, ev)
 	if closed := ev.Mark&e.inactive != 0; !closed {
 		e.abort(f)
 	} else if f.Open {
@@ -99,7 +98,6 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 		f, _ = e.flows.Insert(&ev.Orig)
 		e.adopt(f, s, st)
 		f.Reused = ev.Mark&e.reuse != 0
-		made = true
 	default:
 		f.Generation = e.generation
 		again := ev.Mark&e.reuse != 0
@@ -117,11 +115,6 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 		}
 		e.move(f, s, st, ev.Mark&e.inactive != 0)
 	}
-	if made && e.starting {
-		// What it sent until now is in nobody's statistics.
-		setAccounted(f, ev)
-	}
-	e.account(f, s, ev)
 	e.signal(ev, s, dumped)
 }
 
@@ -181,33 +174,6 @@ func (e *Engine) stateOf(ev *conntrack.Event) sched.State {
 		}
 	}
 	return sched.Inactive
-}
-
-// account adds what a flow sent since it was last looked at to the statistics.
-func (e *Engine) account(f *flowtable.Flow, s *server, ev *conntrack.Event) {
-	if !ev.Counted {
-		return
-	}
-	c := counters{
-		packetsIn:  uint64(uint32(ev.PacketsOrig) - f.PacketsIn),
-		packetsOut: uint64(uint32(ev.PacketsReply) - f.PacketsOut),
-		bytesIn:    ev.BytesOrig - f.BytesIn,
-		bytesOut:   ev.BytesReply - f.BytesOut,
-	}
-	// A dump may be older than what was accounted.
-	if ev.BytesOrig < f.BytesIn || ev.BytesReply < f.BytesOut {
-		return
-	}
-	setAccounted(f, ev)
-	s.traffic.now.add(&c)
-	s.service.traffic.now.add(&c)
-}
-
-func setAccounted(f *flowtable.Flow, ev *conntrack.Event) {
-	if ev.Counted {
-		f.PacketsIn, f.PacketsOut = uint32(ev.PacketsOrig), uint32(ev.PacketsReply)
-		f.BytesIn, f.BytesOut = ev.BytesOrig, ev.BytesReply
-	}
 }
 
 // underflow notes a count that would have gone below 0: a leak that ought not to

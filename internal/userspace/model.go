@@ -64,7 +64,10 @@ type server struct {
 	// the persistence templates.
 	flows, templates int
 	traffic          traffic
-	closing          closing
+	// there and back are the rules' counters of traffic to the real server, and from
+	// it.
+	there, back counted
+	closing     closing
 }
 
 func (s *server) key() ipvs.DestinationKey {

@@ -30,6 +30,7 @@ func (e *Engine) Table(ctx context.Context) ([]ipvs.TableEntry, error) {
 func (e *Engine) each(visit func(*service)) {
 	e.mu.Lock()
 	e.readClosed()
+	e.readTraffic()
 	keys := e.model.keys()
 	e.mu.Unlock()
 	for _, k := range keys {
@@ -64,6 +65,7 @@ func (e *Engine) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.De
 		return nil, nil
 	}
 	e.readClosed()
+	e.readTraffic()
 	return s.destinations(), nil
 }
 
@@ -108,6 +110,7 @@ func (e *Engine) Zero(ctx context.Context, k ipvs.ServiceKey) error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if s := e.model.services[canonicalKey(k)]; s != nil {
+			e.readTraffic()
 			s.zero()
 			return nil
 		}

@@ -56,6 +56,8 @@ func (g *rig) start() {
 	}
 	e.clock = func() time.Duration { return g.clock }
 	g.kernel.events, g.kernel.lost = nil, false // a new socket hears nothing of before
+	clear(g.kernel.closed)                      // new rules begin with 0
+	clear(g.kernel.traffic)
 	e.rules, e.events, e.table, e.host = g.rules, g.kernel, g.kernel, g.host
 	e.listeners = func() (int, error) { return g.listeners, nil }
 	e.setTime()
@@ -192,6 +194,8 @@ type kernel struct {
 	// events, as they do where signals are wanted or others listen.
 	closed map[uint32]uint64
 	marks  bool
+	// traffic are their counters of traffic to real servers and back, by mark.
+	traffic map[uint32][2]counted
 }
 
 type entry struct {
@@ -201,7 +205,7 @@ type entry struct {
 }
 
 func newKernel() *kernel {
-	return &kernel{entries: make(map[flow.Tuple]*entry), closed: make(map[uint32]uint64)}
+	return &kernel{entries: make(map[flow.Tuple]*entry), closed: make(map[uint32]uint64), traffic: make(map[uint32][2]counted)}
 }
 
 const (
@@ -215,7 +219,6 @@ func (k *kernel) begin(tu flow.Tuple, mark uint32, told bool) {
 	en := &entry{told: told}
 	en.Orig, en.ID, en.Mark = tu, k.nextID, mark
 	en.Status = conntrack.StatusConfirmed | conntrack.StatusDstNAT | conntrack.StatusSeenReply
-	en.Counted = true
 	k.entries[tu] = en
 	if told {
 		k.send(conntrack.New, en)
@@ -260,9 +263,6 @@ func (k *kernel) send(kind conntrack.Kind, en *entry) {
 	}
 	ev := en.Event
 	ev.Kind = kind
-	if kind != conntrack.Destroy {
-		ev.Counted = false
-	}
 	k.events = append(k.events, ev)
 }
 
@@ -328,8 +328,8 @@ type fakeRules struct {
 	// changes makes Wait return.
 	changes chan struct{}
 	kernel  *kernel
-	// closedError is what Closed fails with.
-	closedError error
+	// closedError is what Closed fails with, trafficError what Traffic does.
+	closedError, trafficError error
 	// fail is returned by Apply, before is called by it.
 	fail   error
 	before func(ruleset.Spec)
@@ -375,6 +375,14 @@ func (r *fakeRules) Closed(visit func(mark uint32, n uint64)) error {
 		visit(mark, n)
 	}
 	return r.closedError
+}
+
+func (r *fakeRules) Traffic(visit func(mark uint32, back bool, packets, bytes uint64)) error {
+	for mark, v := range r.kernel.traffic {
+		visit(mark, false, v[0].packets, v[0].bytes)
+		visit(mark, true, v[1].packets, v[1].bytes)
+	}
+	return r.trafficError
 }
 
 func (r *fakeRules) Flows(ctx context.Context, visit func(*ruleset.Flow)) error {

@@ -21,6 +21,41 @@ type rates struct {
 	connections, packetsIn, packetsOut, bytesIn, bytesOut int64
 }
 
+// counted is what the rules counted in one direction, as last read.
+type counted struct{ packets, bytes uint64 }
+
+// readTraffic reads what the rules count of traffic by masquerading: packets pass
+// them, and nothing else sees all. mu is held.
+func (e *Engine) readTraffic() { e.trafficError = e.rules.Traffic(e.onTraffic) }
+
+// counted takes in what connections of a mark sent ever, to the real server or
+// back.
+func (e *Engine) counted(mark uint32, back bool, packets, bytes uint64) {
+	s := e.model.server(e.marks.id(mark))
+	if s == nil {
+		return
+	}
+	var c counters
+	if back {
+		c.packetsOut, c.bytesOut = s.back.advance(packets, bytes)
+	} else {
+		c.packetsIn, c.bytesIn = s.there.advance(packets, bytes)
+	}
+	s.traffic.now.add(&c)
+	s.service.traffic.now.add(&c)
+}
+
+// advance takes in what the counter says now, and returns how much that is more.
+// One that is less than it was, in either, began again.
+func (c *counted) advance(packets, bytes uint64) (morePackets, moreBytes uint64) {
+	if packets < c.packets || bytes < c.bytes {
+		*c = counted{}
+	}
+	morePackets, moreBytes = packets-c.packets, bytes-c.bytes
+	*c = counted{packets, bytes}
+	return morePackets, moreBytes
+}
+
 func (c *counters) add(o *counters) {
 	c.connections += o.connections
 	c.packetsIn += o.packetsIn

@@ -1,7 +1,9 @@
 package userspace
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -59,5 +61,65 @@ func TestZero(t *testing.T) {
 	g.counts(web.ServiceKey, map[string]string{one: "1/0/0"})
 	if err := g.engine.Zero(t.Context(), udpService("192.0.2.10:80").ServiceKey); err == nil {
 		t.Error("Zero of no service: want an error")
+	}
+}
+
+// TestTraffic adds what the rules counted to the statistics, once, also where
+// counters begin again.
+func TestTraffic(t *testing.T) {
+	g := newRig(t)
+	g.engine.kernelQueues = noQueues
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	svc := g.engine.model.services[web.ServiceKey]
+	mark := func(s *server) uint32 { return g.engine.marks.of(s.id) }
+	want := func(what string, of, first, second counted, back counted) {
+		t.Helper()
+		list, err := g.engine.Table(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]ipvs.Stats)
+		got["service"] = list[0].Stats
+		for _, d := range list[0].Destinations {
+			got[d.Address.String()] = d.Stats
+		}
+		if d := diff(map[string]ipvs.Stats{
+			"service": {PacketsIn: of.packets, BytesIn: of.bytes, PacketsOut: back.packets, BytesOut: back.bytes},
+			one:       {PacketsIn: first.packets, BytesIn: first.bytes, PacketsOut: back.packets, BytesOut: back.bytes},
+			two:       {PacketsIn: second.packets, BytesIn: second.bytes},
+		}, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+	}
+	first, second := svc.servers[0], svc.servers[1]
+	g.kernel.traffic[mark(first)] = [2]counted{{3, 300}, {2, 5000}}
+	g.kernel.traffic[mark(second)] = [2]counted{{1, 60}}
+	g.kernel.traffic[77<<8] = [2]counted{{1, 60}} // nobody's
+	want("at first", counted{4, 360}, counted{3, 300}, counted{1, 60}, counted{2, 5000})
+	g.kernel.traffic[mark(first)] = [2]counted{{4, 350}, {2, 5000}}
+	want("more", counted{5, 410}, counted{4, 350}, counted{1, 60}, counted{2, 5000})
+	g.kernel.traffic[mark(first)] = [2]counted{{4, 200}, {1, 40}}
+	want("begun again", counted{9, 610}, counted{8, 550}, counted{1, 60}, counted{3, 5040})
+
+	if err := g.engine.Zero(t.Context(), web.ServiceKey); err != nil {
+		t.Fatal(err)
+	}
+	g.kernel.traffic[mark(first)] = [2]counted{{5, 260}, {1, 40}}
+	want("after Zero", counted{1, 60}, counted{1, 60}, counted{}, counted{})
+
+	// A deleted real server's is its service's, and not its own when it comes back.
+	g.apply(remove(web, two))
+	g.kernel.traffic[mark(second)] = [2]counted{{2, 160}}
+	g.apply(add(web, two, 1))
+	want("revived", counted{2, 160}, counted{1, 60}, counted{}, counted{})
+
+	g.rules.trafficError = errTest
+	g.pass(time.Second)
+	g.engine.estimate()
+	if err := g.engine.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w := strings.Join(g.engine.Warnings(), "\n"); !strings.Contains(w, "packets and bytes are not counted: "+errTest.Error()) {
+		t.Errorf("warnings: %s", w)
 	}
 }

@@ -123,14 +123,11 @@ func (e *Engine) look(ctx context.Context) error {
 	} {
 		e.watch.grow(i, l.text, l.value, now)
 	}
-	eventError, found, closed := e.eventError, e.census.warnings(), e.closedWarning()
+	eventError, found := e.eventError, append(e.census.warnings(), e.counterWarnings()...)
 	e.mu.Unlock()
 	list = append(list, found...)
 	if eventError != nil {
 		list = append(list, fmt.Sprintf("conntrack's events cannot be read, connections are counted by its table alone: %v", eventError))
-	}
-	if closed != "" {
-		list = append(list, closed)
 	}
 	list = append(list, e.watch.recent(now)...)
 	e.warnings.Store(&list)

@@ -126,7 +126,7 @@ func TestTableMemory(t *testing.T) {
 	const n = 100000
 	check := func() {
 		t.Helper()
-		if got, most := table.Slots(), table.Len()+flowtable.Shards*2*24; got > most {
+		if got, most := table.Slots(), table.Len()+flowtable.Shards*2*32; got > most {
 			t.Errorf("%d flows: want room for %d at most, got %d", table.Len(), most, got)
 		}
 	}
