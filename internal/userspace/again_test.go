@@ -19,7 +19,7 @@ func TestAgain(t *testing.T) {
 		"the same":               {seq: 1, want: two, count: 1},
 		"another":                {seq: 2, want: one, count: 2},
 		"the same, too late":     {seq: 1, pause: 4 * time.Second, want: one, count: 2},
-		"after the flow closed":  {seq: 1, close: true, want: one, count: 2},
+		"after the flow's reset": {seq: 1, close: true, want: one, count: 2},
 		"read by a tick between": {seq: 1, pause: time.Second, want: two, count: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestAgain(t *testing.T) {
 			tu := tupleTo(web, "198.51.100.1:1000")
 			g.connect(tu, 1)
 			if tt.close {
-				g.kernel.close(tu)
+				g.kernel.reset(tu)
 			}
 			g.kernel.end(tu)
 			if tt.pause > 0 {

@@ -33,8 +33,9 @@ type closing struct {
 	ahead int
 	// during are the closings since the dump that runs began.
 	during int
-	// read is the rules' counter as last read.
-	read uint64
+	// read is the rules' counter as last read, quiet that of those without an event
+	// at their end.
+	read, quiet uint64
 }
 
 // watch notes a flow that begins. Its closing is counted by the rules where these
@@ -82,23 +83,32 @@ func (e *Engine) readClosed() {
 }
 
 // closed takes in how many connections of a mark have closed ever.
-func (e *Engine) closed(mark uint32, n uint64) {
+func (e *Engine) closed(mark uint32, n uint64, quiet bool) {
 	s := e.model.server(e.marks.id(mark))
 	if s == nil {
 		return
 	}
-	more := n - s.closing.read
-	if n < s.closing.read {
+	last := &s.closing.read
+	if quiet {
+		last = &s.closing.quiet
+	}
+	more := n - *last
+	if n < *last {
 		more = n // the counter began again
 	}
-	s.closing.read = n
-	if more > 0 {
-		s.close(more)
+	*last = n
+	if more == 0 {
+		return
+	}
+	closed := s.close(more)
+	if quiet {
+		s.ends.add(closed, e.forgottenAt())
 	}
 }
 
-// close counts n more closings.
-func (s *server) close(n uint64) {
+// close counts n more closings, and returns how many of them are of flows that are
+// or were in the table.
+func (s *server) close(n uint64) int {
 	c := &s.closing
 	// Beyond that they are of flows that are not in the table.
 	n = min(n, uint64(c.open-c.ahead))
@@ -108,6 +118,7 @@ func (s *server) close(n uint64) {
 			s.service.table.Count(s.sched, sched.Active, sched.Inactive)
 		}
 	}
+	return int(n)
 }
 
 // reopened notes that a flow's conntrack entry carries another connection of the
@@ -119,7 +130,7 @@ func (e *Engine) reopened(f *flowtable.Flow, s *server) {
 		e.move(f, s, sched.Active, false)
 	case f.Open:
 		if s.closing.ahead > 0 {
-			s.service.table.Count(s.sched, sched.Inactive, sched.Active)
+			s.service.table.Count(s.sched, s.from(sched.Inactive), sched.Active)
 		}
 		s.closing.ahead--
 	}
@@ -130,28 +141,29 @@ func (e *Engine) beginDump() (errors uint64) {
 	e.readClosed()
 	for _, s := range e.model.servers {
 		if s != nil {
-			s.closing.during = 0
+			s.closing.during, s.ends.lately = 0, 0
 		}
 	}
 	return e.closedErrors
 }
 
-// endDump makes good what the counters missed or counted twice: after a complete
-// dump, only what closed while it ran may be unknown. errors is beginDump's.
+// endDump makes good what the counters missed or counted twice, and what time did
+// not tell right: after a complete dump, only what happened while it ran may be
+// unknown. errors is beginDump's.
 func (e *Engine) endDump(errors uint64) {
 	e.readClosed()
-	if e.closedErrors != errors { // some closings of that time are not known
-		return
-	}
 	for _, s := range e.model.servers {
 		if s == nil {
 			continue
 		}
-		c := &s.closing
-		c.ahead = max(c.ahead, 0)
-		for ; c.ahead > c.during; c.ahead-- {
-			s.service.table.Count(s.sched, sched.Inactive, sched.Active)
+		if e.closedErrors == errors { // else some closings of that time are not known
+			c := &s.closing
+			c.ahead = max(c.ahead, 0)
+			for ; c.ahead > c.during; c.ahead-- {
+				s.service.table.Count(s.sched, s.from(sched.Inactive), sched.Active)
+			}
 		}
+		s.dumped()
 	}
 }
 

@@ -75,11 +75,11 @@ func TestClosingAnew(t *testing.T) {
 	g.kernel.close(tupleTo(web, tuples[0]))
 	g.kernel.close(tupleTo(web, tuples[1]))
 	g.pass(time.Second)
-	clear(g.kernel.closed)
+	clear(g.kernel.closedQuiet)
 	g.kernel.close(tupleTo(web, tuples[2]))
 	g.counts(web.ServiceKey, map[string]string{one: "1/3/0"})
 	// Where as many closed unseen the next resync tells.
-	clear(g.kernel.closed)
+	clear(g.kernel.closedQuiet)
 	g.kernel.close(tupleTo(web, tuples[3]))
 	g.counts(web.ServiceKey, map[string]string{one: "1/3/0"})
 	g.resync()
@@ -94,7 +94,7 @@ func TestClosingEarly(t *testing.T) {
 		g.connect(tupleTo(web, c), uint32(i))
 	}
 	g.kernel.close(tupleTo(web, "198.51.100.1:1000"))
-	clear(g.kernel.closed)
+	clear(g.kernel.closedQuiet)
 	g.resync()
 	g.counts(web.ServiceKey, map[string]string{one: "1/1/0"})
 	// What was not counted then does not hide what is counted now.

@@ -149,7 +149,8 @@ func (r *reader) drain() {
 //
 // The packet would not be queued if conntrack had its flow. So either a first
 // copy of it is still on its way, or the old flow is gone: then the end of it was
-// among the events before the packet was queued, or it was never confirmed.
+// among the events before the packet was queued, or made none, or it was never
+// confirmed.
 func (r *reader) sameFlow() *server {
 	e, in := r.engine, &r.info
 	if !r.drained {
@@ -164,7 +165,14 @@ func (r *reader) sameFlow() *server {
 			return s
 		}
 	}
-	e.release(f)
+	how := e.missing(f)
+	if f.Seq == in.Seq && f.Open {
+		how = lost // it comes again because nobody has answered it
+	}
+	if e.resyncing {
+		e.overtaken[e.entry(0, &in.Tuple)] = true
+	}
+	e.release(f, how)
 	return nil
 }
 
@@ -229,21 +237,27 @@ func initialState(protocol uint8) sched.State {
 }
 
 // release forgets a flow and counts it no more.
-func (e *Engine) release(f *flowtable.Flow) {
-	e.uncount(f)
+func (e *Engine) release(f *flowtable.Flow, how outcome) {
+	e.uncount(f, how)
 	t := f.Tuple()
 	e.flows.Delete(&t)
 }
 
 // uncount counts a flow that goes no more.
-func (e *Engine) uncount(f *flowtable.Flow) {
+func (e *Engine) uncount(f *flowtable.Flow, how outcome) {
 	if s := e.model.server(f.Server); s != nil {
 		s.flows--
 		if len(e.requests) > 0 {
 			t := f.Tuple()
 			e.endRequest(&t, s, 0)
 		}
-		if !s.service.table.Count(s.sched, s.unwatch(f, false), sched.Uncounted) {
+		from := s.unwatch(f, how != lost)
+		if how == quietly {
+			from = s.found(from)
+		} else {
+			from = s.from(from)
+		}
+		if !s.service.table.Count(s.sched, from, sched.Uncounted) {
 			e.underflow(s)
 		}
 	}

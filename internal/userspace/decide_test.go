@@ -7,6 +7,7 @@ import (
 
 	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/nfqueue"
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -37,6 +38,8 @@ func TestDecide(t *testing.T) {
 		g.kernel.end(tupleTo(web, fmt.Sprintf("198.51.100.1:%d", 1000+i)))
 	}
 	g.pass(time.Second)
+	g.counts(web.ServiceKey, map[string]string{one: "1/1/0", two: "1/2/0"}) // nothing tells of those
+	g.pass(ruleset.TimeWait)
 	g.counts(web.ServiceKey, map[string]string{one: "1/0/0", two: "1/0/0"})
 	stats := g.engine.model.services[web.ServiceKey].traffic.stats()
 	if stats.Connections != 6 {
@@ -236,7 +239,7 @@ func TestAnswerAllocates(t *testing.T) {
 	p := &nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60}
 	n := testing.AllocsPerRun(1000, func() {
 		g.reader.answer(p)
-		g.engine.release(g.engine.flows.Get(&tu))
+		g.engine.release(g.engine.flows.Get(&tu), lost)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations a packet", n)
@@ -251,7 +254,7 @@ func BenchmarkAnswer(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		g.reader.answer(p)
-		g.engine.release(g.engine.flows.Get(&tu))
+		g.engine.release(g.engine.flows.Get(&tu), lost)
 	}
 }
 

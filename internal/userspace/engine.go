@@ -67,7 +67,7 @@ type rules interface {
 	Wait(ctx context.Context) error
 	Templates(ctx context.Context) ([]ruleset.Template, error)
 	DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error
-	Closed(visit func(mark uint32, n uint64)) error
+	Closed(visit func(mark uint32, n uint64, quiet bool)) error
 	Traffic(visit func(mark uint32, back bool, packets, bytes uint64)) error
 	Flows(ctx context.Context, visit func(*ruleset.Flow)) error
 	DeleteFlows(ctx context.Context, marks ...uint32) error
@@ -117,7 +117,7 @@ type Engine struct {
 	lock io.Closer
 	// onEvent is event, onClosed closed and onTraffic counted, made once.
 	onEvent   func(*conntrack.Event)
-	onClosed  func(mark uint32, n uint64)
+	onClosed  func(mark uint32, n uint64, quiet bool)
 	onTraffic func(mark uint32, back bool, packets, bytes uint64)
 
 	// writes is the write lock: who has it may call the kernel to change rules,
@@ -183,6 +183,11 @@ type Engine struct {
 	closedDue            bool
 	closedError          error
 	closedErrors         uint64
+	// timeWait is how long conntrack keeps a connection that has closed. endsNext is
+	// when to look next which have ended by that.
+	timeWait, endsNext time.Duration
+	// resyncAbove is how many flows make a resync urgent.
+	resyncAbove int
 	// trafficError is of the last reading of their counters of traffic.
 	trafficError error
 	// heard counts events.
@@ -246,11 +251,12 @@ func newEngine(o Options, random rand.Source) (*Engine, error) {
 		host:        procSys{o.Enter},
 		model:       newModel(m),
 		flows:       flowtable.New(random.Uint64()),
-		maxFlows:    minMaxFlows, maxTemplates: maxTemplates,
+		maxFlows:    minMaxFlows, maxTemplates: maxTemplates, resyncAbove: freeFlows,
 		templates: newTemplates(),
 		requests:  make(map[flow.Tuple]request),
 		aborted:   make(map[flow.Tuple]aborted),
 		timeouts:  defaultTimeouts,
+		timeWait:  ruleset.TimeWait,
 		sysctls:   defaultSysctls,
 		urgent:    make(chan struct{}, 1),
 	}

@@ -51,7 +51,7 @@ func (e *Engine) event(ev *conntrack.Event) {
 		return
 	}
 	if e.resyncing {
-		e.overtaken[e.entry(ev)] = true
+		e.overtaken[e.entry(ev.ID, &ev.Orig)] = true
 	}
 	if ev.Kind != conntrack.Destroy {
 		e.seen(ev, s, false)
@@ -62,12 +62,12 @@ func (e *Engine) event(ev *conntrack.Event) {
 	if f == nil || f.Server != s.id {
 		return
 	}
-	if closed := ev.Mark&e.inactive != 0; !closed {
-		e.abort(f)
-	} else if f.Open {
-		e.move(f, s, sched.Inactive, true)
+	if ev.Mark&e.inactive != 0 {
+		e.release(f, closed)
+		return
 	}
-	e.release(f)
+	e.abort(f)
+	e.release(f, lost)
 }
 
 // serverOf returns the real server of a flow, nil for a flow that is not ours.
@@ -94,7 +94,7 @@ func (e *Engine) seen(ev *conntrack.Event, s *server, dumped bool) {
 		if e.tick-f.Born <= settleTicks {
 			return // what was decided a moment ago is not in conntrack yet
 		}
-		e.release(f)
+		e.release(f, e.missing(f))
 		f, _ = e.flows.Insert(&ev.Orig)
 		e.adopt(f, s, st)
 		f.Reused = ev.Mark&e.reuse != 0
@@ -124,7 +124,7 @@ func (e *Engine) move(f *flowtable.Flow, s *server, st sched.State, counted bool
 	if f.State == st {
 		return
 	}
-	from := s.unwatch(f, counted)
+	from := s.from(s.unwatch(f, counted))
 	if !s.service.table.Count(s.sched, from, st) {
 		e.underflow(s)
 	}

@@ -25,7 +25,7 @@ func TestEventsTwice(t *testing.T) {
 	g.kernel.begin(tu, mark, true)
 	twice()
 	g.counts(web.ServiceKey, map[string]string{one: "1/0/0", two: "0/0/0"})
-	g.kernel.close(tu)
+	g.kernel.reset(tu)
 	twice()
 	g.counts(web.ServiceKey, map[string]string{one: "0/1/0", two: "0/0/0"})
 	g.kernel.end(tu)

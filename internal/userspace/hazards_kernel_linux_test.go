@@ -16,6 +16,7 @@ func TestKernelHazards(t *testing.T) {
 		"same port":           TestNetnsSamePort,
 		"same network":        TestNetnsSameNetwork,
 		"edit while queued":   TestNetnsEditWhileQueued,
+		"quiet ends":          TestNetnsQuietEnds,
 	} {
 		t.Run(name, test)
 	}

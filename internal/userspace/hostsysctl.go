@@ -7,7 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 )
 
 // Settings of conntrack that the engine needs otherwise than they may be.
@@ -127,6 +131,22 @@ func (e *Engine) lookHost(ctx context.Context) error {
 		e.stale = true
 	}
 	return nil
+}
+
+// noteTimeWait looks how long conntrack keeps a connection that has closed.
+func (e *Engine) noteTimeWait() {
+	d := ruleset.TimeWait
+	if e.rules.Abilities().CTTimeout != nil {
+		text, err := e.host.read(ctTimeWait)
+		n, numberErr := strconv.ParseUint(text, 10, 31)
+		if err != nil || numberErr != nil {
+			return // dumps tell
+		}
+		d = time.Duration(n) * time.Second
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.timeWait = d
 }
 
 // restoreHost takes back what changeHost set, unless somebody has set something

@@ -68,6 +68,7 @@ type server struct {
 	// it.
 	there, back counted
 	closing     closing
+	ends        ends
 }
 
 func (s *server) key() ipvs.DestinationKey {

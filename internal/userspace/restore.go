@@ -46,6 +46,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err := e.program(ctx, e.current()); err != nil {
 		return err
 	}
+	e.noteTimeWait()
 	e.mu.Lock()
 	e.setTime()
 	e.mu.Unlock()

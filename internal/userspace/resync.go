@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/userspace/flowtable"
 )
 
@@ -20,6 +21,10 @@ const (
 	minResync   = 2 * time.Second
 	maxResync   = time.Minute
 	resyncShare = 100
+	// freeFlows are flows that may pile up in the table without a dump, beyond as many
+	// as the last one left.
+	freeFlows = 1 << 16
+
 	// urgentShare is the same for those that follow lost events: 10 %.
 	urgentShare = 10
 )
@@ -42,6 +47,7 @@ func (e *Engine) resync(ctx context.Context) error {
 	defer func() {
 		e.mu.Lock()
 		e.resyncing, e.overtaken = false, nil
+		e.resyncAbove = 2*e.flows.Len() + freeFlows
 		e.mu.Unlock()
 	}()
 	var c census
@@ -56,7 +62,7 @@ func (e *Engine) resync(ctx context.Context) error {
 			return
 		}
 		c.note(ev)
-		if !e.overtaken[e.entry(ev)] {
+		if name := e.entry(ev.ID, &ev.Orig); !e.overtaken[name] && !e.overtaken[name.any()] {
 			e.seen(ev, s, true)
 		}
 	})
@@ -85,9 +91,13 @@ func (e *Engine) resync(ctx context.Context) error {
 // as a new connection by the next dump.
 type entryName uint64
 
-func (e *Engine) entry(ev *conntrack.Event) entryName {
-	return entryName(ev.ID)<<32 | entryName(uint32(e.flows.Hash(&ev.Orig)))
+func (e *Engine) entry(id uint32, t *flow.Tuple) entryName {
+	return entryName(id)<<32 | entryName(uint32(e.flows.Hash(t)))
 }
+
+// any names all entries that the tuple had: where it is used again, no event tells
+// which was the last.
+func (n entryName) any() entryName { return n & (1<<32 - 1) }
 
 // dump reads all flows that are ours. Each was translated, which the kernel
 // sorts by, but for those whose real server has the address that their packets
@@ -130,7 +140,7 @@ func (e *Engine) sweep(part int, generation uint8, start uint32) {
 		if age := int32(start - f.Born); f.Generation == generation || age <= settleTicks {
 			return false
 		}
-		e.uncount(f)
+		e.uncount(f, e.missing(f))
 		return true
 	})
 }

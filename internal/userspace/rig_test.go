@@ -42,6 +42,10 @@ func newRig(t testing.TB) *rig {
 	g := &rig{t: t, kernel: newKernel(), rules: &fakeRules{intact: true}, store: &fakeStore{}, log: &strings.Builder{},
 		host: fakeHost{ctEvents: "2", ctAcct: "0", ctTimestamp: "0"}}
 	g.rules.kernel = g.kernel
+	g.kernel.quietMark = func(mark uint32) bool {
+		return slices.ContainsFunc(g.rules.spec.Servers, func(s ruleset.Server) bool { return s.Mark == mark && s.Quiet })
+	}
+	g.kernel.now = func() time.Duration { return g.clock }
 	g.start()
 	return g
 }
@@ -57,6 +61,7 @@ func (g *rig) start() {
 	e.clock = func() time.Duration { return g.clock }
 	g.kernel.events, g.kernel.lost = nil, false // a new socket hears nothing of before
 	clear(g.kernel.closed)                      // new rules begin with 0
+	clear(g.kernel.closedQuiet)
 	clear(g.kernel.traffic)
 	e.rules, e.events, e.table, e.host = g.rules, g.kernel, g.kernel, g.host
 	e.listeners = func() (int, error) { return g.listeners, nil }
@@ -190,10 +195,15 @@ type kernel struct {
 	stats  conntrack.Stats
 	// dumpError is what dumps fail with.
 	dumpError error
-	// closed are the rules' counters by mark. marks says that changes of marks make
+	// closed and closedQuiet are the rules' counters by mark, quietMark says whether
+	// connections of one end without an event, and now is the time. marks says that changes of marks make
 	// events, as they do where signals are wanted or others listen.
-	closed map[uint32]uint64
-	marks  bool
+	closed, closedQuiet map[uint32]uint64
+	quietMark           func(mark uint32) bool
+	now                 func() time.Duration
+	marks               bool
+	// deleted says that an entry was whose end was quiet.
+	deleted bool
 	// traffic are their counters of traffic to real servers and back, by mark.
 	traffic map[uint32][2]counted
 }
@@ -202,10 +212,16 @@ type entry struct {
 	conntrack.Event
 	// told says that its begin made an event: flows of the rules behind the queue.
 	told bool
+	// quiet says that its end will make none, closed when it closed.
+	quiet  bool
+	closed time.Duration
 }
 
 func newKernel() *kernel {
-	return &kernel{entries: make(map[flow.Tuple]*entry), closed: make(map[uint32]uint64), traffic: make(map[uint32][2]counted)}
+	return &kernel{
+		entries: make(map[flow.Tuple]*entry), closed: make(map[uint32]uint64), closedQuiet: make(map[uint32]uint64),
+		traffic: make(map[uint32][2]counted),
+	}
 }
 
 const (
@@ -227,6 +243,18 @@ func (k *kernel) begin(tu flow.Tuple, mark uint32, told bool) {
 
 // close is the first FIN.
 func (k *kernel) close(tu flow.Tuple) {
+	en := k.entries[tu]
+	if en == nil || tu.Protocol != 6 || en.Mark&testInactive != 0 || !k.quietMark(en.Mark&ruleset.DefaultMask) {
+		k.reset(tu)
+		return
+	}
+	k.closedQuiet[en.Mark&ruleset.DefaultMask]++
+	en.Mark |= testInactive
+	en.quiet, en.closed = true, k.now()
+}
+
+// reset closes as a RST does: the end makes an event.
+func (k *kernel) reset(tu flow.Tuple) {
 	if en := k.entries[tu]; en != nil && en.Mark&testInactive == 0 {
 		if tu.Protocol == 6 {
 			k.closed[en.Mark&ruleset.DefaultMask]++
@@ -238,10 +266,19 @@ func (k *kernel) close(tu flow.Tuple) {
 	}
 }
 
+// expire ends the connections whose time is over.
+func (k *kernel) expire() {
+	for tu, en := range k.entries {
+		if en.quiet && k.now()-en.closed >= ruleset.TimeWait {
+			k.end(tu)
+		}
+	}
+}
+
 // reopen lets the entry of a closed connection carry the next one of its ports.
 func (k *kernel) reopen(tu flow.Tuple) {
 	if en := k.entries[tu]; en != nil && en.Mark&testInactive != 0 {
-		en.Mark = en.Mark&^testInactive ^ testReuse
+		en.Mark, en.quiet = en.Mark&^testInactive^testReuse, false
 		k.send(conntrack.Update, en)
 	}
 }
@@ -250,7 +287,9 @@ func (k *kernel) reopen(tu flow.Tuple) {
 func (k *kernel) end(tu flow.Tuple) {
 	if en := k.entries[tu]; en != nil {
 		delete(k.entries, tu)
-		k.send(conntrack.Destroy, en)
+		if !en.quiet {
+			k.send(conntrack.Destroy, en)
+		}
 	}
 }
 
@@ -305,6 +344,7 @@ func (k *kernel) Delete(ctx context.Context, f conntrack.Filter) error {
 	}
 	for tu, en := range k.entries {
 		if en.Mark&f.MarkMask == f.Mark {
+			k.deleted = k.deleted || en.quiet
 			k.end(tu)
 		}
 	}
@@ -370,9 +410,12 @@ func (r *fakeRules) DeleteTemplates(ctx context.Context, service uint32, marks .
 	return nil
 }
 
-func (r *fakeRules) Closed(visit func(mark uint32, n uint64)) error {
+func (r *fakeRules) Closed(visit func(mark uint32, n uint64, quiet bool)) error {
 	for mark, n := range r.kernel.closed {
-		visit(mark, n)
+		visit(mark, n, false)
+	}
+	for mark, n := range r.kernel.closedQuiet {
+		visit(mark, n, true)
 	}
 	return r.closedError
 }

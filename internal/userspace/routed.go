@@ -68,7 +68,7 @@ func (e *Engine) seenRouted(v *ruleset.Flow, s *server) {
 			e.move(f, s, st, false)
 		}
 	case e.tick-f.Born > settleTicks:
-		e.release(f)
+		e.release(f, lost)
 		f, _ = e.flows.Insert(&v.Tuple)
 		e.adopt(f, s, st)
 	}

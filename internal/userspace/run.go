@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 )
@@ -60,6 +61,11 @@ func (e *Engine) tickEvents() (busy bool) {
 	e.drain()
 	if e.now-e.closedAt >= idleRead {
 		e.readClosed()
+	}
+	e.expireQuiet()
+	if e.flows.Len() > e.resyncAbove {
+		e.resyncAbove = math.MaxInt // until it has been
+		e.resyncNow()
 	}
 	return e.heard != before || e.model.signals
 }

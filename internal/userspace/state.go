@@ -136,9 +136,9 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 		AllEvents: e.allEvents,
 	}
 	live, ways := make(map[uint32]bool, len(st.services)), st.ways()
-	server := func(s *serverState, service uint32) {
+	server := func(s *serverState, service uint32, quiet bool) {
 		spec.Servers = append(spec.Servers, ruleset.Server{
-			Service: service, Mark: e.marks.of(s.id), Address: s.Address, Forward: s.Forward, Tunnel: s.Tunnel,
+			Service: service, Mark: e.marks.of(s.id), Address: s.Address, Forward: s.Forward, Tunnel: s.Tunnel, Quiet: quiet,
 		})
 	}
 	for i := range st.services {
@@ -155,7 +155,7 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 			rs.Forward, rs.Mixed = ipvs.Route, w.tracked
 		}
 		for j := range s.servers {
-			server(&s.servers[j], s.id)
+			server(&s.servers[j], s.id, !e.allEvents && quiet(&s.Service, &s.servers[j].Destination))
 			if w := s.servers[j].Weight; w > 0 {
 				rs.Fallback = append(rs.Fallback, ruleset.Share{Mark: e.marks.of(s.servers[j].id), Weight: w})
 			}
@@ -168,7 +168,7 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 		if live[d.serviceID] {
 			service = d.serviceID
 		}
-		server(&d.serverState, service)
+		server(&d.serverState, service, false) // it goes with its last flow
 		spec.Dead = append(spec.Dead, e.marks.of(st.dead[i].id))
 	}
 	return spec

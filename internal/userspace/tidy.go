@@ -28,10 +28,13 @@ func (e *Engine) tidy(ctx context.Context) {
 			routedMarks = append(routedMarks, e.marks.of(s.id))
 			continue
 		}
-		// The events of it count the flows no more.
+		// The events of it count the flows no more, and a resync those that make none.
 		err := e.table.Delete(ctx, conntrack.Filter{Mark: e.marks.of(s.id), MarkMask: e.marks.mask})
 		if err != nil {
 			e.log.Warn("end the connections of a deleted real server", "service", s.service.ServiceKey, "real_server", s.Address, "err", err)
+		}
+		if s.ends.quiet {
+			e.resyncNow()
 		}
 	}
 	if len(routedMarks) > 0 {

@@ -131,6 +131,7 @@ func (e *Engine) look(ctx context.Context) error {
 	}
 	list = append(list, e.watch.recent(now)...)
 	e.warnings.Store(&list)
+	e.noteTimeWait()
 	return nil
 }
 

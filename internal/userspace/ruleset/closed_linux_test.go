@@ -15,7 +15,7 @@ import (
 func (l *lab) closed() map[uint32]uint64 {
 	l.t.Helper()
 	got := map[uint32]uint64{}
-	if err := l.rules.Closed(func(m uint32, n uint64) { got[m] = n }); err != nil {
+	if err := l.rules.Closed(func(m uint32, n uint64, _ bool) { got[m] += n }); err != nil {
 		l.t.Fatal(err)
 	}
 	return got
@@ -77,7 +77,7 @@ func TestNetnsClosedWithout(t *testing.T) {
 	read := func() map[uint32]uint64 {
 		t.Helper()
 		got := map[uint32]uint64{}
-		if err := r.Closed(func(m uint32, n uint64) { got[m] = n }); err != nil {
+		if err := r.Closed(func(m uint32, n uint64, _ bool) { got[m] += n }); err != nil {
 			t.Fatal(err)
 		}
 		return got
@@ -140,7 +140,7 @@ func TestNetnsClosedUnderApply(t *testing.T) {
 	}()
 	last := map[uint32]uint64{}
 	for reads := 0; reads < 100 || applied.Load() < 10; reads++ {
-		if err := r.Closed(func(m uint32, n uint64) { last[m] = n }); err != nil {
+		if err := r.Closed(func(m uint32, n uint64, _ bool) { last[m] = n }); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -161,7 +161,7 @@ func TestNetnsClosedAllocates(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := uint64(0)
-	visit := func(_ uint32, n uint64) { sum += n }
+	visit := func(_ uint32, n uint64, _ bool) { sum += n }
 	n := testing.AllocsPerRun(100, func() {
 		if err := r.Closed(visit); err != nil {
 			t.Error(err)
@@ -181,7 +181,7 @@ func BenchmarkNetnsClosed(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := r.Closed(func(uint32, uint64) {}); err != nil {
+				if err := r.Closed(func(uint32, uint64, bool) {}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -11,8 +11,9 @@ import (
 )
 
 type closedCount struct {
-	Mark uint32
-	N    uint64
+	Mark  uint32
+	N     uint64
+	Quiet bool
 }
 
 // nested is an attribute of attributes.
@@ -22,8 +23,12 @@ func nested(kind uint16, parts ...[]byte) []byte {
 
 // countedElement is an element as the kernel sends it.
 func countedElement(v closedCount) []byte {
+	key := v.Mark
+	if v.Quiet {
+		key |= newCounts().opts.Inactive()
+	}
 	return nested(unix.NFTA_LIST_ELEM,
-		nested(unix.NFTA_SET_ELEM_KEY, appendAttribute(nil, unix.NFTA_DATA_VALUE, u32(v.Mark))),
+		nested(unix.NFTA_SET_ELEM_KEY, appendAttribute(nil, unix.NFTA_DATA_VALUE, u32(key))),
 		counter(v.N))
 }
 
@@ -66,14 +71,14 @@ func newCounts() *counters {
 
 // closings reads messages about setClosing.
 func (c *counters) closings(b []byte, visit func(closedCount)) (done bool, err error) {
-	return c.messages(b, c.opts.closings(func(m uint32, n uint64) { visit(closedCount{m, n}) }))
+	return c.messages(b, c.opts.closings(func(m uint32, n uint64, quiet bool) { visit(closedCount{m, n, quiet}) }))
 }
 
 // TestClosedMessages reads answers of all kinds.
 func TestClosedMessages(t *testing.T) {
 	done := message(unix.NLMSG_DONE, 7, make([]byte, 4))
 	failed := func(e unix.Errno) []byte { return message(unix.NLMSG_ERROR, 7, u32(uint32(-int32(e)))) }
-	one, two := closedCount{mark1, 5}, closedCount{mark2, 1 << 40}
+	one, two := closedCount{mark1, 5, false}, closedCount{mark2, 1 << 40, true}
 	full := countedMessage(7, one, two)
 	for _, test := range []struct {
 		name string
@@ -88,7 +93,7 @@ func TestClosedMessages(t *testing.T) {
 		{"of an earlier request", slices.Concat(countedMessage(6, one), message(unix.NLMSG_DONE, 6, nil)), nil, false, nil},
 		{"no set", failed(unix.ENOENT), nil, true, nil},
 		{"busy", failed(unix.EBUSY), nil, false, unix.EBUSY},
-		{"not a real server's", countedMessage(7, closedCount{0, 1}, closedCount{DefaultMask, 1}, closedCount{1, 1}, one), []closedCount{one}, false, nil},
+		{"not a real server's", countedMessage(7, closedCount{0, 1, false}, closedCount{DefaultMask, 1, true}, closedCount{1, 1, false}, one), []closedCount{one}, false, nil},
 		{"without a counter", message(newElements, 7, slices.Concat(make([]byte, genmsgLen), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS,
 			nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, appendAttribute(nil, unix.NFTA_DATA_VALUE, u32(mark1))))))), nil, false, nil},
 		{"cut header", full[:10], nil, false, errTruncated},
@@ -113,8 +118,8 @@ func TestClosedMessages(t *testing.T) {
 
 // FuzzClosed reads anything, and what it found again.
 func FuzzClosed(f *testing.F) {
-	f.Add(countedMessage(7, closedCount{mark1, 5}, closedCount{mark2, 6}))
-	f.Add(slices.Concat(countedMessage(7, closedCount{mark1, 5}), message(unix.NLMSG_DONE, 7, make([]byte, 4))))
+	f.Add(countedMessage(7, closedCount{mark1, 5, false}, closedCount{mark2, 6, true}))
+	f.Add(slices.Concat(countedMessage(7, closedCount{mark1, 5, false}), message(unix.NLMSG_DONE, 7, make([]byte, 4))))
 	f.Add(message(unix.NLMSG_ERROR, 7, u32(uint32(0x100000000-uint64(unix.ENOENT)))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := newCounts()

@@ -70,6 +70,9 @@ func (t *table) serverElements(s Server, yield func(set string, e element)) {
 		return
 	}
 	yield(setClosing, element{key: mark})
+	if s.Quiet {
+		yield(setClosing, element{key: string(u32(s.Mark | t.opts.Inactive()))})
+	}
 	for _, direction := range []byte{0, 1} {
 		yield(setTraffic, element{key: mark + string(padded([]byte{direction}))})
 	}

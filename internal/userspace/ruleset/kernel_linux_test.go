@@ -56,6 +56,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"Priority", TestNetnsPriority},
 		{"Probe", TestNetnsProbe},
 		{"Queue", TestNetnsQueue},
+		{"Quiet", TestNetnsQuiet},
 		{"Refuse", TestNetnsRefuse},
 		{"RefusedSpecs", TestNetnsRefusedSpecs},
 		{"ResetBeforeEstablished", TestNetnsResetBeforeEstablished},

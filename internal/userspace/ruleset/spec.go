@@ -160,6 +160,9 @@ type Server struct {
 	Forward ipvs.ForwardMethod
 	// Tunnel refines Forward == ipvs.Tunnel.
 	Tunnel ipvs.TunnelOptions
+	// Quiet says that a TCP connection which closes by FIN makes no event at its
+	// end. Masquerading alone.
+	Quiet bool
 }
 
 // Spec is all that the tables shall hold.

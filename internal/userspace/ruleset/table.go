@@ -22,7 +22,7 @@ const (
 	setAnyPortSource = "answers_any"   // address
 	setDead          = "dead"          // mark
 	setSignals       = "signals"       // mark
-	setClosing       = "closing"       // mark; each element counts connections that close
+	setClosing       = "closing"       // mark, with INACTIVE for ends without events; each element counts connections that close
 	setTraffic       = "traffic"       // mark . direction; each element counts packets and bytes
 	mapShares        = "shares"        // interval : mark
 	mapTemplates     = "templates"     // service . client : mark, with timeouts

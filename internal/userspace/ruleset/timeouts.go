@@ -21,6 +21,10 @@ const (
 	defaultUDP    = 300 * time.Second
 )
 
+// TimeWait is how long connection tracking keeps a TCP connection after both sides
+// closed, where the kernel has objects for time-outs (Abilities.CTTimeout).
+const TimeWait = 120 * time.Second
+
 // timeoutsOf replaces zero values by IPVS's defaults.
 func timeoutsOf(t ipvs.Timeouts) ipvs.Timeouts {
 	return ipvs.Timeouts{
@@ -51,7 +55,7 @@ func timeouts(t ipvs.Timeouts) []timeout {
 			expr.CtStateTCPFINWAIT:     fin,
 			expr.CtStateTCPCLOSEWAIT:   60,
 			expr.CtStateTCPLASTACK:     30,
-			expr.CtStateTCPTIMEWAIT:    120,
+			expr.CtStateTCPTIMEWAIT:    s(TimeWait),
 			expr.CtStateTCPCLOSE:       10,
 			expr.CtStateTCPSYNSENT2:    60,
 			expr.CtStateTCPRETRANS:     tcp, // IPVS does not hurry

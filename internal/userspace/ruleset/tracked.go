@@ -65,12 +65,19 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// A client's RST before the connection is established changes nothing
 		// in IPVS.
 		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), original(), ctIs(expr.CtKeySTATUS, ctAssured, 0), verdict(expr.VerdictAccept)),
-		// ct mark & INACTIVE == 0 ct mark set ct mark | INACTIVE ct mark & MASK @closing
+		// ct mark & INACTIVE != 0 accept
 		//
-		// Once a flow: the connection is inactive from here on, which the element
+		// The connection is inactive already. What follows runs once a flow, and
 		// counts.
-		rule(ctIs(expr.CtKeyMARK, inactive, 0), orCTMark(^uint32(0), inactive),
-			t.ofServers(setClosing)),
+		rule(ctHas(expr.CtKeyMARK, inactive), verdict(expr.VerdictAccept)),
+		// tcp flags & rst == 0 ct mark & MASK ^ INACTIVE @closing ct event set 0 ct mark set ct mark | INACTIVE accept
+		//
+		// Nobody needs the event of its end: connection tracking keeps it for a
+		// known time, and dumps tell.
+		rule(tcpFlags(tcpRST, expr.CmpOpEq, 0), exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, t.opts.Mask, inactive)}, in(setClosing),
+			setEvents(0), orCTMark(^uint32(0), inactive), verdict(expr.VerdictAccept)),
+		// ct mark set ct mark | INACTIVE ct mark & MASK @closing
+		rule(orCTMark(^uint32(0), inactive), t.ofServers(setClosing)),
 	)
 }
 
