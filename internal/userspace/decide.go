@@ -97,9 +97,16 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 		r.drained = true
 	}
 	var before *server
-	if f := e.flows.Get(&in.Tuple); f != nil {
-		before = e.model.server(f.Server)
-		if s := r.sameFlow(); s != nil {
+	old := e.flows.Get(&in.Tuple)
+	if old != nil {
+		before = e.model.server(old.Server)
+		if !r.drained {
+			r.drain()
+			old = e.flows.Get(&in.Tuple)
+		}
+	}
+	if old != nil {
+		if s := r.sameFlow(old); s != nil {
 			return s
 		}
 	}
@@ -120,10 +127,18 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	default:
 		s = e.pick(svc, &r.packet, st)
 	}
-	if s == nil {
+	f := old // its place in the table
+	switch {
+	case s == nil:
+		if old != nil {
+			e.flows.Delete(&in.Tuple)
+		}
 		return nil
+	case old != nil:
+		f.Reused = false
+	default:
+		f, _ = e.flows.Insert(&in.Tuple)
 	}
-	f, _ := e.flows.Insert(&in.Tuple)
 	f.Server, f.State, f.Seq, f.Template = s.id, st, in.Seq, n
 	f.Born, f.Generation = e.tick, e.generation
 	s.flows++
@@ -144,22 +159,15 @@ func (r *reader) drain() {
 }
 
 // sameFlow returns the server of the flow that the packet belongs to. It returns
-// nil where the flow that the table has of this tuple is an old one, which is
-// then gone from the table.
+// nil where the flow that the table has of this tuple is an old one, which counts no
+// more then.
 //
 // The packet would not be queued if conntrack had its flow. So either a first
 // copy of it is still on its way, or the old flow is gone: then the end of it was
 // among the events before the packet was queued, or made none, or it was never
 // confirmed.
-func (r *reader) sameFlow() *server {
+func (r *reader) sameFlow(f *flowtable.Flow) *server {
 	e, in := r.engine, &r.info
-	if !r.drained {
-		r.drain()
-	}
-	f := e.flows.Get(&in.Tuple)
-	if f == nil {
-		return nil
-	}
 	if f.Seq == in.Seq && e.tick-f.Born <= settleTicks {
 		if s := e.model.server(f.Server); s != nil && !s.dead {
 			return s
@@ -172,7 +180,7 @@ func (r *reader) sameFlow() *server {
 	if e.resyncing {
 		e.overtaken[e.entry(0, &in.Tuple)] = true
 	}
-	e.release(f, how)
+	e.uncount(f, how)
 	return nil
 }
 

@@ -258,6 +258,30 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
+// BenchmarkAnswerAgain uses tuples again whose connections closed without a word, as
+// clients of a busy service do.
+func BenchmarkAnswerAgain(b *testing.B) {
+	g := newRig(b)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1), add(web, three, 1))
+	for _, s := range g.engine.model.services[web.ServiceKey].servers {
+		s.ends.quiet = true
+	}
+	const tuples = 1 << 16
+	packets := make([][]byte, tuples)
+	for n := range packets {
+		packets[n] = firstPacket(tupleTo(web, fmt.Sprintf("198.51.%d.%d:1000", n>>8, n&255)), 1)
+		g.reader.answer(&nfqueue.Packet{Payload: packets[n], Length: 60})
+	}
+	b.ReportAllocs()
+	n, p := 0, &nfqueue.Packet{Length: 60}
+	for b.Loop() {
+		p.Payload = packets[n%tuples]
+		p.Payload[20+7]++ // the sequence number
+		g.reader.answer(p)
+		n++
+	}
+}
+
 // TestDecideReadsEventsOnce reads the events once for packets that came together,
 // though each is of a tuple that is used again.
 func TestDecideReadsEventsOnce(t *testing.T) {
