@@ -5,13 +5,13 @@
 // Only the first packet of a flow comes here, through an NFQUEUE. The scheduler
 // picks a real server and counts the connection in one step; the verdict marks
 // the packet with the server's mark, nftables turns the mark into a destination
-// address, and connection tracking carries the rest of the flow. Its events tell
-// when a connection ends; how many have closed, and what they sent, the rules
-// count. Everything that
-// must survive the program is in the kernel (marks, rules, persistence templates)
-// or in the Store (which mark is whose), so the next engine counts what there is,
-// and connections go on without one. New ones are then balanced by weight, by the
-// rules alone.
+// address, and connection tracking carries the rest of the flow. How many have
+// closed, and what they sent, the rules count; when they end, events of connection
+// tracking tell, or, where a connection closes by FIN and nobody needs to know at
+// once, time and dumps. Everything that must survive the program is in the kernel
+// (marks, rules, persistence templates) or in the Store (which mark is whose), so
+// the next engine counts what there is, and connections go on without one. New ones
+// are then balanced by weight, by the rules alone.
 //
 // # Locks
 //
@@ -33,6 +33,8 @@
 //     active for the rest of its 60 s; here conntrack gives it up after 10 s.
 //   - A connection whose first packet got lost on its way is counted for a few
 //     seconds, not 60.
+//   - How many closed connections of TCP have ended is known by time, and every few
+//     seconds, at most a minute, exactly.
 //   - Packets and bytes of direct routing and of tunnels are not counted. Those of
 //     deleted real servers count for their service.
 //   - A change of a real server's forwarding method holds for connections that
