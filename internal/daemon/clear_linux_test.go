@@ -56,8 +56,8 @@ func TestNetnsClearForgotten(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprintf("engine file kept: %v", keep), func(t *testing.T) {
 			ns, dir := netnstest.New(t), t.TempDir()
-			const acct = "net.netfilter.nf_conntrack_acct"
-			ns.SetSysctl(acct, "0")
+			const events = "net.netfilter.nf_conntrack_events"
+			ns.SetSysctl(events, "2")
 			if err := os.Chmod(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -86,8 +86,8 @@ func TestNetnsClearForgotten(t *testing.T) {
 					t.Errorf("want %q in the log, got %v,\n%s", want, err, &log)
 				}
 			}
-			if got := ns.Sysctl(acct); keep && got != "0" {
-				t.Errorf("%s: want the old 0, got %s", acct, got)
+			if got := ns.Sysctl(events); keep && got != "2" {
+				t.Errorf("%s: want the old 2, got %s", events, got)
 			}
 		})
 	}

@@ -18,7 +18,8 @@ import (
 const (
 	// ctEvents makes events for flows: 0 for those that rules ask for.
 	ctEvents = "net/netfilter/nf_conntrack_events"
-	// ctAcct counts packets and bytes of flows.
+	// ctAcct counts packets and bytes of flows. Older engines set it, and a store of
+	// theirs says what it was before.
 	ctAcct = "net/netfilter/nf_conntrack_acct"
 	// ctTimestamp tells when an event was made, since Linux 6.14.
 	ctTimestamp = "net/netfilter/nf_conntrack_timestamp"
@@ -38,7 +39,7 @@ type host interface {
 
 // wantHost returns what a state needs of the host.
 func (e *Engine) wantHost(st *state) map[string]string {
-	want := map[string]string{ctEvents: "0", ctAcct: "1"}
+	want := map[string]string{ctEvents: "0"}
 	if e.allEvents {
 		// Another program expects events of all flows, which 0 would take away.
 		want[ctEvents] = "1"

@@ -12,8 +12,8 @@ import (
 // all while it runs or where there is nothing.
 func TestNetnsClearLeft(t *testing.T) {
 	l := newLab(t, 1)
-	const acct = "net.netfilter.nf_conntrack_acct"
-	l.balancer.SetSysctl(acct, "0")
+	const events = "net.netfilter.nf_conntrack_events"
+	l.balancer.SetSysctl(events, "2")
 	want := func(when string, found bool, wantErr error) {
 		t.Helper()
 		got, err := ClearLeft(t.Context(), l.options())
@@ -30,13 +30,13 @@ func TestNetnsClearLeft(t *testing.T) {
 	_, ops := l.service(ipvs.TCP, ipvs.IPv4)
 	l.apply(ops...)
 	want("beside an engine", true, ErrRunning)
-	if got := l.balancer.Sysctl(acct); got != "1" {
-		t.Errorf("%s of an engine that runs: want 1, got %s", acct, got)
+	if got := l.balancer.Sysctl(events); got != "0" {
+		t.Errorf("%s of an engine that runs: want 0, got %s", events, got)
 	}
 	l.stop()
 	want("with the store", true, nil)
-	if got := l.balancer.Sysctl(acct); got != "0" {
-		t.Errorf("%s: want the old 0, got %s", acct, got)
+	if got := l.balancer.Sysctl(events); got != "2" {
+		t.Errorf("%s: want the old 2, got %s", events, got)
 	}
 	if b, err := l.store.Load(); len(b) != 0 || err != nil {
 		t.Errorf("store: want nothing, got %q, %v", b, err)

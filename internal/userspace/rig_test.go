@@ -40,7 +40,7 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	g := &rig{t: t, kernel: newKernel(), rules: &fakeRules{intact: true}, store: &fakeStore{}, log: &strings.Builder{},
-		host: fakeHost{ctEvents: "2", ctAcct: "0", ctTimestamp: "0"}}
+		host: fakeHost{ctEvents: "2", ctTimestamp: "0"}}
 	g.rules.kernel = g.kernel
 	g.kernel.quietMark = func(mark uint32) bool {
 		return slices.ContainsFunc(g.rules.spec.Servers, func(s ruleset.Server) bool { return s.Mark == mark && s.Quiet })

@@ -119,7 +119,7 @@ func (e *Engine) look(ctx context.Context) error {
 		{"there were too many connections to keep, as in a flood, and new ones were balanced by weight alone or dropped", e.unscheduled},
 		{"there were too many clients to remember, as in a flood, and new ones of persistent services got no template", e.forgotten},
 		{"answers on packets failed, which is a fault of the engine", panics},
-		{"somebody changed net.netfilter settings that connections are counted with (nf_conntrack_acct, nf_conntrack_events), and they were written again", e.hostChanges},
+		{"somebody changed net.netfilter settings that connections are counted with (nf_conntrack_events), and they were written again", e.hostChanges},
 	} {
 		e.watch.grow(i, l.text, l.value, now)
 	}
