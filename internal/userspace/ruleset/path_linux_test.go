@@ -36,13 +36,16 @@ func BenchmarkNetnsPath(b *testing.B) {
 		name string
 		spec *Spec
 		to   string
+		// answered says that the flow's first datagram had an answer.
+		answered bool
 	}{
-		{"forward/no tables", nil, "203.0.113.1:80"},
-		{"forward/tables", &masq, "203.0.113.1:80"},
-		{"forward/tables and untracked", &both, "203.0.113.1:80"},
-		{"masq", &masq, "198.51.100.100:80"},
-		{"route", &route, "198.51.100.100:80"},
-		{"tunnel", &tunnel, "198.51.100.100:80"},
+		{"forward/no tables", nil, "203.0.113.1:80", false},
+		{"forward/tables", &masq, "203.0.113.1:80", false},
+		{"forward/tables and untracked", &both, "203.0.113.1:80", false},
+		{"masq", &masq, "198.51.100.100:80", false},
+		{"masq/answered", &masq, "198.51.100.100:80", true},
+		{"route", &route, "198.51.100.100:80", false},
+		{"tunnel", &tunnel, "198.51.100.100:80", false},
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			l := newRouteLab(b, Options{FailOpen: true})
@@ -59,7 +62,12 @@ func BenchmarkNetnsPath(b *testing.B) {
 				nft(b, l.rules, `table ip other { chain in { type filter hook prerouting priority 0; ct state invalid drop; }
 				}`)
 			}
-			l.sink()
+			if test.answered {
+				l.serveUDP(l.servers[0], "198.51.100.10:80", "0")
+				l.servers[0].AddRoute("198.51.100.2/32", "198.51.100.1")
+			} else {
+				l.sink()
+			}
 			b.ResetTimer()
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -75,6 +83,14 @@ func BenchmarkNetnsPath(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer unix.Close(fd)
+			if test.answered {
+				unix.Write(fd, []byte("?"))
+				unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
+				if _, err := unix.Read(fd, make([]byte, 1)); err != nil {
+					b.Fatal(err)
+				}
+				l.sink()
+			}
 			before := threadTime(b)
 			n := 0
 			for b.Loop() {
