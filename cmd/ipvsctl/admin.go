@@ -179,23 +179,15 @@ func changeLine(s api.AdminChange) string {
 
 // completeServer completes the names of real servers.
 func (a *app) completeServer(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	if len(args) == 0 {
-		a.output = formatTable // nothing but names may be printed
-		services, err := a.client().Services(cmd.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+	return a.complete(cmd, args, func(s *api.Service) (names []string) {
+		if s.Foreign {
+			return nil
 		}
-		for _, s := range services {
-			if s.Foreign {
-				continue
-			}
-			for _, r := range s.RealServers {
-				if r.State != "draining" {
-					names = append(names, s.Name+"/"+r.Address+"\t"+r.State)
-				}
+		for _, r := range s.RealServers {
+			if r.State != "draining" {
+				names = append(names, s.Name+"/"+r.Address+"\t"+r.State)
 			}
 		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+		return names
+	})
 }

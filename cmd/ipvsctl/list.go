@@ -58,18 +58,26 @@ configured weights nor health.`,
 
 // completeService completes the name of a virtual service.
 func (a *app) completeService(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var names []string
+	return a.complete(cmd, args, func(s *api.Service) []string {
+		if s.Name == "" {
+			return nil
+		}
+		return []string{s.Name + "\t" + s.Key}
+	})
+}
+
+// complete completes the first argument with the names that each virtual service
+// gives.
+func (a *app) complete(cmd *cobra.Command, args []string, names func(*api.Service) []string) (all []string, _ cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		a.output = formatTable // nothing but names may be printed
 		services, err := a.client().Services(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		for _, s := range services {
-			if s.Name != "" {
-				names = append(names, s.Name+"\t"+s.Key)
-			}
+		for i := range services {
+			all = append(all, names(&services[i])...)
 		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return all, cobra.ShellCompDirectiveNoFileComp
 }

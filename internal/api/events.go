@@ -59,30 +59,21 @@ type EventQuery struct {
 }
 
 func parseEventQuery(raw string) (q EventQuery, err error) {
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return q, fmt.Errorf("parameters: %w", err)
-	}
-	for name, v := range values {
-		if len(v) != 1 {
-			return q, fmt.Errorf("%s: given %d times", name, len(v))
-		}
+	err = parseParameters(raw, func(name, value string) (err error) {
 		switch name {
 		case "since":
-			q.Since, err = strconv.ParseUint(v[0], 10, 64)
+			q.Since, err = strconv.ParseUint(value, 10, 64)
 		case "follow":
-			q.Follow, err = strconv.ParseBool(v[0])
-			if v[0] == "" { // as in ?follow
+			q.Follow, err = strconv.ParseBool(value)
+			if value == "" { // as in ?follow
 				q.Follow, err = true, nil
 			}
 		default:
 			err = errors.New("unknown parameter; known are since and follow")
 		}
-		if err != nil {
-			return q, fmt.Errorf("%s: %q: %w", name, v[0], err)
-		}
-	}
-	return q, nil
+		return err
+	})
+	return q, err
 }
 
 // values is the inverse of parseEventQuery.

@@ -33,31 +33,39 @@ func (s *Server) connections(r *http.Request) (iter.Seq2[Connection, error], err
 
 // parseConnectionQuery accepts each parameter once, and no other.
 func parseConnectionQuery(raw string) (q ConnectionQuery, err error) {
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return q, fmt.Errorf("parameters: %w", err)
-	}
-	for name, v := range values {
-		if len(v) != 1 {
-			return q, fmt.Errorf("%s: given %d times", name, len(v))
-		}
+	err = parseParameters(raw, func(name, value string) (err error) {
 		switch name {
 		case "service":
-			q.Service = v[0]
+			q.Service = value
 		case "client":
-			err = q.Client.UnmarshalText([]byte(v[0]))
+			err = q.Client.UnmarshalText([]byte(value))
 		case "server":
-			err = q.Server.UnmarshalText([]byte(v[0]))
+			err = q.Server.UnmarshalText([]byte(value))
 		case "state":
-			err = q.State.UnmarshalText([]byte(v[0]))
+			err = q.State.UnmarshalText([]byte(value))
 		default:
 			err = errors.New("unknown parameter; known are service, client, server and state")
 		}
-		if err != nil {
-			return q, fmt.Errorf("%s: %q: %w", name, v[0], err)
+		return err
+	})
+	return q, err
+}
+
+// parseParameters gives set each parameter of a query. None may come twice.
+func parseParameters(raw string, set func(name, value string) error) error {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return fmt.Errorf("parameters: %w", err)
+	}
+	for name, v := range values {
+		if len(v) != 1 {
+			return fmt.Errorf("%s: given %d times", name, len(v))
+		}
+		if err := set(name, v[0]); err != nil {
+			return fmt.Errorf("%s: %q: %w", name, v[0], err)
 		}
 	}
-	return q, nil
+	return nil
 }
 
 // values is the inverse of parseConnectionQuery.
