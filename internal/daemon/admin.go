@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/user"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/api"
@@ -213,11 +214,7 @@ func adminWords(was, is fleet.Override, r api.AdminRequest, configured uint32, n
 		}
 		words = append(words, text)
 	}
-	text := words[0]
-	for _, w := range words[1:] {
-		text += ", " + w
-	}
-	return text
+	return strings.Join(words, ", ")
 }
 
 // weightOf returns the weight that an operator leaves, drained or not.
