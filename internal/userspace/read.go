@@ -18,19 +18,25 @@ func (e *Engine) Table(ctx context.Context) ([]ipvs.TableEntry, error) {
 		return nil, &ipvs.Error{Op: "read table", Err: context.Cause(ctx)}
 	}
 	var entries []ipvs.TableEntry
-	e.each(func(s *service) {
+	e.each(e.readCounters, func(s *service) {
 		entries = append(entries, ipvs.TableEntry{ServiceStatus: s.status(), Destinations: s.destinations()})
 	})
 	return entries, nil
 }
 
-// each calls visit for each service, by key. mu is held for one service at a
-// time, so that packets do not wait for all: a batch that is installed meanwhile
-// is seen in part.
-func (e *Engine) each(visit func(*service)) {
-	e.mu.Lock()
+// readCounters reads all that the rules count. mu is held.
+func (e *Engine) readCounters() {
 	e.readClosed()
 	e.readTraffic()
+}
+
+// each calls visit for each service, by key, after read, which reads the counters
+// that visit wants: packets wait for it. mu is held for one service at a time, so
+// that packets do not wait for all: a batch that is installed meanwhile is seen in
+// part.
+func (e *Engine) each(read func(), visit func(*service)) {
+	e.mu.Lock()
+	read()
 	keys := e.model.keys()
 	e.mu.Unlock()
 	for _, k := range keys {
@@ -48,7 +54,7 @@ func (e *Engine) Services(ctx context.Context) ([]ipvs.ServiceStatus, error) {
 		return nil, &ipvs.Error{Op: "list services", Err: context.Cause(ctx)}
 	}
 	var services []ipvs.ServiceStatus
-	e.each(func(s *service) { services = append(services, s.status()) })
+	e.each(e.readCounters, func(s *service) { services = append(services, s.status()) })
 	return services, nil
 }
 
@@ -64,8 +70,7 @@ func (e *Engine) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.De
 	if s == nil {
 		return nil, nil
 	}
-	e.readClosed()
-	e.readTraffic()
+	e.readCounters()
 	return s.destinations(), nil
 }
 
@@ -77,7 +82,7 @@ func (e *Engine) Counts(ctx context.Context) ([]ipvs.DestinationCounts, error) {
 		return nil, &ipvs.Error{Op: "read counts", Err: context.Cause(ctx)}
 	}
 	var counts []ipvs.DestinationCounts
-	e.each(func(svc *service) {
+	e.each(e.readClosed, func(svc *service) {
 		for _, s := range slices.Backward(svc.servers) {
 			c := ipvs.DestinationCounts{DestinationKey: s.key(), Weight: s.Weight, Conns: s.conns()}
 			c.Conns.Persistent = 0
@@ -124,7 +129,7 @@ func (e *Engine) ZeroAll(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return &ipvs.Error{Op: "zero all", Err: context.Cause(ctx)}
 	}
-	e.each((*service).zero)
+	e.each(e.readTraffic, (*service).zero)
 	return nil
 }
 

@@ -370,6 +370,8 @@ type fakeRules struct {
 	kernel  *kernel
 	// closedError is what Closed fails with, trafficError what Traffic does.
 	closedError, trafficError error
+	// trafficReads counts the calls of Traffic.
+	trafficReads int
 	// fail is returned by Apply, before is called by it.
 	fail   error
 	before func(ruleset.Spec)
@@ -421,6 +423,7 @@ func (r *fakeRules) Closed(visit func(mark uint32, n uint64, quiet bool)) error 
 }
 
 func (r *fakeRules) Traffic(visit func(mark uint32, back bool, packets, bytes uint64)) error {
+	r.trafficReads++
 	for mark, v := range r.kernel.traffic {
 		visit(mark, false, v[0].packets, v[0].bytes)
 		visit(mark, true, v[1].packets, v[1].bytes)

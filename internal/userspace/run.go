@@ -184,7 +184,7 @@ func (e *Engine) lookNow(ctx context.Context) {
 
 // estimate updates the rates.
 func (e *Engine) estimate() {
-	e.each(func(svc *service) {
+	e.each(e.readTraffic, func(svc *service) {
 		svc.traffic.estimate()
 		for _, s := range svc.servers {
 			s.traffic.estimate()
@@ -214,8 +214,7 @@ func (e *Engine) maintain(ctx context.Context) error {
 		}
 		// Where everything is written afresh counters begin again.
 		e.mu.Lock()
-		e.readClosed()
-		e.readTraffic()
+		e.readCounters()
 		e.mu.Unlock()
 		if err := e.program(ctx, e.current()); err != nil {
 			return err

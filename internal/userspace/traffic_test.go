@@ -123,3 +123,23 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("warnings: %s", w)
 	}
 }
+
+// TestCountsWithoutTraffic reads the connections, which the daemon does each
+// second: packets wait while counters are read that nobody wants.
+func TestCountsWithoutTraffic(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	before := g.rules.trafficReads
+	if _, err := g.engine.Counts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := g.rules.trafficReads - before; n != 0 {
+		t.Errorf("Counts read the traffic %d times", n)
+	}
+	if _, err := g.engine.Table(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := g.rules.trafficReads - before; n != 1 {
+		t.Errorf("Table: want one reading of the traffic, got %d", n)
+	}
+}
