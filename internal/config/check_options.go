@@ -34,15 +34,6 @@ func lookUp(obj *object, given map[string]*node, name string) (*key, *node) {
 	return k, k.defaultNode()
 }
 
-// defaultNode is the key's default as if the file had it; nil for none.
-func (k *key) defaultNode() *node {
-	if k.def == "" {
-		return nil
-	}
-	text, quoted := strings.CutPrefix(k.def, `"`)
-	return &node{value: strings.TrimSuffix(text, `"`), quoted: quoted}
-}
-
 func (o *options) text(name string) string {
 	k, v := o.key(name)
 	if v == nil {

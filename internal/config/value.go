@@ -274,13 +274,19 @@ func (p *parser) unknown(kn *node, o *object) (int, bool) {
 // defaults gives set the default of every key that has one.
 func defaults(o *object, set func(k *key, v *node)) {
 	for i := range o.keys {
-		k := &o.keys[i]
-		if k.def == "" {
-			continue
+		if k := &o.keys[i]; k.def != "" {
+			set(k, k.defaultNode())
 		}
-		text, quoted := strings.CutPrefix(k.def, `"`)
-		set(k, &node{value: strings.TrimSuffix(text, `"`), quoted: quoted})
 	}
+}
+
+// defaultNode is the key's default as if the file had it; nil for none.
+func (k *key) defaultNode() *node {
+	if k.def == "" {
+		return nil
+	}
+	text, quoted := strings.CutPrefix(k.def, `"`)
+	return &node{value: strings.TrimSuffix(text, `"`), quoted: quoted}
 }
 
 // unhandled is for a key of the schema that the parser forgot.
