@@ -150,14 +150,3 @@ func parseHost(stat []byte) (time.Duration, error) {
 	}
 	return time.Duration(user+nice+system+irq+softirq+steal) * (time.Second / 100), nil
 }
-
-// parseMemory returns the most resident memory in /proc/PID/status, in kB.
-func parseMemory(status []byte) (int, error) {
-	for line := range bytes.Lines(status) {
-		var kb int
-		if n, _ := fmt.Sscanf(string(line), "VmHWM: %d kB", &kb); n == 1 {
-			return kb, nil
-		}
-	}
-	return 0, fmt.Errorf("no VmHWM in %q", status)
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lbd-project/lbd/internal/bench"
 	"github.com/lbd-project/lbd/internal/e2e"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
@@ -98,11 +99,11 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: no error", bad)
 		}
 	}
-	kb, err := parseMemory([]byte("VmRSS:\t   28416 kB\nVmHWM:\t   29000 kB\n"))
+	kb, err := bench.Memory([]byte("VmRSS:\t   28416 kB\nVmHWM:\t   29000 kB\n"), "VmHWM")
 	if kb != 29000 || err != nil {
 		t.Errorf("want 29000, got %d, %v", kb, err)
 	}
-	if _, err := parseMemory(nil); err == nil {
+	if _, err := bench.Memory(nil, "VmHWM"); err == nil {
 		t.Error("want an error where there is no VmHWM")
 	}
 }

@@ -70,7 +70,7 @@ func (o options) play(ctx context.Context, t netnstest.TB) (*findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.memory, err = parseMemory(status); err != nil {
+	if f.memory, err = bench.Memory(status, "VmHWM"); err != nil {
 		return nil, err
 	}
 	return f, l.await(ctx, f, died, o)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/bench"
 	"github.com/lbd-project/lbd/internal/e2e"
 )
 
@@ -44,17 +44,7 @@ func resident(lbd *e2e.LBD) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseResident(b)
-}
-
-func parseResident(status []byte) (int, error) {
-	for line := range bytes.Lines(status) {
-		var kb int
-		if n, _ := fmt.Sscanf(string(line), "VmRSS: %d kB", &kb); n == 1 {
-			return kb, nil
-		}
-	}
-	return 0, fmt.Errorf("no VmRSS in %q", status)
+	return bench.Memory(b, "VmRSS")
 }
 
 // files returns how many descriptors lbd has.

@@ -33,11 +33,11 @@ func TestParseFlags(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	kb, err := parseResident([]byte("VmHWM:\t   29000 kB\nVmRSS:\t   28416 kB\n"))
+	kb, err := bench.Memory([]byte("VmHWM:\t   29000 kB\nVmRSS:\t   28416 kB\n"), "VmRSS")
 	if kb != 28416 || err != nil {
 		t.Errorf("want 28416, got %d, %v", kb, err)
 	}
-	if _, err := parseResident([]byte("VmHWM:\t   29000 kB\n")); err == nil {
+	if _, err := bench.Memory([]byte("VmHWM:\t   29000 kB\n"), "VmRSS"); err == nil {
 		t.Error("want an error where there is no VmRSS")
 	}
 	dump := "level=INFO msg=ready\nSIGQUIT: quit\ngoroutine 0 gp=0x1 m=0 [idle]:\nx()\n" +
