@@ -69,6 +69,20 @@ func (o *options) texts(name string) []string {
 	return o.p.texts(k, v)
 }
 
+// arguments reads a program and its arguments. There must be one.
+func (o *options) arguments(name string) []string {
+	k, v := o.key(name)
+	if v == nil {
+		o.p.errorf(o.at, "a check of type %s needs %s", o.kind, name)
+		return nil
+	}
+	if v.kind == sequence && v.first == nil {
+		o.p.errorf(v, "%s: want a list of a program and its arguments, got %s", name, describe(v))
+		return nil
+	}
+	return o.p.arguments(k, v)
+}
+
 func (o *options) table(name string) [][2]string {
 	k, v := o.key(name)
 	if v == nil {

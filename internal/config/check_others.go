@@ -45,7 +45,7 @@ func (o *options) dns(via healthcheck.Via) healthcheck.Method {
 
 func (o *options) exec(via healthcheck.Via) healthcheck.Method {
 	c := execcheck.Check{
-		Args: o.texts("command"), User: o.text("user"), Group: o.text("group"),
+		Args: o.arguments("command"), User: o.text("user"), Group: o.text("group"),
 		Dynamic: o.boolean("dynamic"), NetNS: via.NetNS,
 	}
 	if env := o.table("env"); len(env) > 0 {
@@ -57,4 +57,9 @@ func (o *options) exec(via healthcheck.Via) healthcheck.Method {
 	return c
 }
 
-func (o *options) weightFile() healthcheck.Method { return filecheck.Check{Path: o.path("file")} }
+func (o *options) weightFile() healthcheck.Method {
+	if o.given["file"] == nil {
+		o.p.errorf(o.at, "a check of type %s needs file", o.kind)
+	}
+	return filecheck.Check{Path: o.path("file")}
+}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lbd-project/lbd/ipvs"
@@ -52,27 +51,6 @@ func (p *parser) parseQuorum(n *node) quorumDraft {
 	p.object(n, quorumObject, set)
 	d.at = n
 	return d
-}
-
-// arguments reads a program and its arguments; none for an empty list.
-func (p *parser) arguments(k *key, v *node) []string {
-	if v.kind != sequence {
-		p.errorf(v, "%s: want a list of a program and its arguments, got %s", k.name, describe(v))
-		return nil
-	}
-	var args []string
-	for item := v.first; item != nil && !p.full; item = item.next {
-		s, ok := p.text(k, item)
-		if ok && len(args) == 0 && (!strings.HasPrefix(s, "/") || strings.HasSuffix(s, "/")) {
-			p.errorf(item, "%s: want the absolute path of a program, got %s", k.name, describe(item))
-			ok = false
-		}
-		if !ok {
-			return nil
-		}
-		args = append(args, s)
-	}
-	return args
 }
 
 // policies sets the policies of a service whose real servers are known.
