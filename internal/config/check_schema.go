@@ -144,6 +144,8 @@ var checkObject = newObject("a check", []key{
 }, requestKeys, []key{
 	{name: "requests", kind: kindList, object: requestObject, off: true, types: webChecks,
 		doc: "Several requests, all of which must be answered well, instead of path, status, match and digest."},
+	{name: "max_body", kind: kindInt, def: "1048576", min: 1, max: 64 << 20, types: webChecks,
+		doc: "Bytes that the body of an answer may have: a longer one is a failure. With match that much is kept in memory for each check that runs."},
 	{name: "tls", kind: kindObject, object: tlsObject, off: true, types: tlsChecks,
 		doc: "Options of TLS. smtp and grpc speak TLS where it is given."},
 	{name: "starttls", kind: kindBool, def: "false", types: []string{checkSMTP},

@@ -13,7 +13,7 @@ import (
 func (o *options) web(via healthcheck.Via) healthcheck.Method {
 	c := httpcheck.Check{
 		Via: via, Version: o.word("version"), Method: o.text("method"), Host: o.text("host"),
-		Body: []byte(o.raw("body")),
+		Body: []byte(o.raw("body")), MaxBody: int64(o.integer("max_body")),
 	}
 	if o.kind == checkHTTPS {
 		c.TLS = o.tls()
