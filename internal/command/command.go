@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // The environment of every program; Spec.Env may set both anew. Messages in
@@ -20,6 +21,13 @@ const (
 
 // umask of every program.
 const umask = 0o022
+
+const (
+	// grace is the time from SIGTERM to SIGKILL.
+	grace = 250 * time.Millisecond
+	// killWait is how long SIGKILL may take.
+	killWait = 300 * time.Millisecond
+)
 
 // ErrStuck is in the chain of the error of a program that could not be killed,
 // and of each Run until it has ended: one that waits for a dead disk, or one that
@@ -57,8 +65,10 @@ type Command struct {
 	stuck atomic.Int32
 	// mask is set where lbd's umask is not the program's.
 	mask bool
-	// kill sends a signal to a process group; tests replace it.
-	kill func(group int, signal syscall.Signal) error
+	// kill sends a signal to a process group, grace and killWait are the constants;
+	// tests replace them.
+	kill            func(group int, signal syscall.Signal) error
+	grace, killWait time.Duration
 }
 
 // Result is what a program left that ended by itself.
@@ -95,7 +105,7 @@ func New(s Spec) (*Command, error) {
 		return nil, err
 	}
 	s.Args, s.Env = slices.Clone(s.Args), slices.Concat([]string{defaultPath, defaultLang}, s.Env)
-	return &Command{spec: s, account: a, mask: currentUmask() != umask, kill: signalGroup}, nil
+	return &Command{spec: s, account: a, mask: currentUmask() != umask, kill: signalGroup, grace: grace, killWait: killWait}, nil
 }
 
 // checkEnv says which variable is none. The value may be a secret.

@@ -16,15 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// grace is the time from SIGTERM to SIGKILL.
-	grace = 250 * time.Millisecond
-	// killWait is how long SIGKILL may take.
-	killWait = 300 * time.Millisecond
-	// outputWait is how long, after the end of the program, others may hold its
-	// output open.
-	outputWait = 100 * time.Millisecond
-)
+// outputWait is how long, after the end of the program, others may hold its
+// output open.
+const outputWait = 100 * time.Millisecond
 
 // supported reports what this kernel lacks.
 func supported() error {
@@ -70,7 +64,9 @@ type process struct {
 	// pidfd becomes readable when the program ends, so that waiting for many
 	// takes no threads.
 	pidfd *os.File
-	kill  func(group int, signal syscall.Signal) error
+	// The rest is the Command's.
+	kill            func(group int, signal syscall.Signal) error
+	grace, killWait time.Duration
 }
 
 // run starts the program, watches it and reaps it.
@@ -109,7 +105,7 @@ func (c *Command) start(env []string) (*process, error) {
 	if err := closeOnExec(); err != nil {
 		return nil, err
 	}
-	p := &process{out: new(output), kill: c.kill}
+	p := &process{out: new(output), kill: c.kill, grace: c.grace, killWait: c.killWait}
 	fd := -1
 	p.cmd = &exec.Cmd{
 		Path: c.spec.Args[0],
@@ -187,7 +183,7 @@ func (p *process) watch(ctx context.Context) (signal unix.Signal, ended bool) {
 	for _, step := range []struct {
 		signal unix.Signal
 		wait   time.Duration
-	}{{unix.SIGTERM, grace}, {unix.SIGKILL, killWait}} {
+	}{{unix.SIGTERM, p.grace}, {unix.SIGKILL, p.killWait}} {
 		signal = step.signal
 		// It may have ended by itself just now. Then it is a zombie that nobody
 		// else reaps, and the number still is the group's.
