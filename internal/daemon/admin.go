@@ -116,6 +116,9 @@ func (o *owner) setAdmin(ctx context.Context, t api.AdminTarget, r api.AdminRequ
 	if _, err := o.pass(ctx); err != nil {
 		result.Errors = append(result.Errors, err.Error())
 	}
+	if err := o.admin.err; err != nil {
+		result.Errors = append(result.Errors, fmt.Sprintf("not written down: %v", err))
+	}
 	if o.admin.store == nil && o.admin.unread != nil {
 		result.Errors = append(result.Errors, fmt.Sprintf("not kept over a restart: %v", o.admin.unread))
 	}

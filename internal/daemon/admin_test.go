@@ -327,8 +327,8 @@ func TestAdminNotWritten(t *testing.T) {
 			t.Errorf("want one error about the state file, got %q", result.Errors)
 		}
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
-		if s := p.status(); s.Overrides.LastError != "no space left on device" || s.Sync.LastError == "" {
-			t.Errorf("status: got %+v, %+v", s.Overrides, s.Sync)
+		if s := p.status(); s.Overrides.LastError != "no space left on device" || s.Sync.LastError != "" {
+			t.Errorf("status: want an error of the file and none of the table, got %+v, %+v", s.Overrides, s.Sync)
 		}
 		r.admin.fail(nil)
 		after(time.Minute)
@@ -336,6 +336,35 @@ func TestAdminNotWritten(t *testing.T) {
 			t.Errorf("later: want it written down, got %+v, %+v", s.Overrides, s.Sync)
 		}
 	})
+}
+
+// What fails elsewhere, however long, holds up no weight that is on its way.
+func TestRampWhileFailing(t *testing.T) {
+	full := errors.New("no space left on device")
+	for name, fail := range map[string]func(r *rig){
+		"state file": func(r *rig) { r.admin.fail(full) },
+		"memory": func(r *rig) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.saveErr = full
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				p := r.start(conf(service(vip, server(rs2, 0), server(rs3, 2))))
+				fail(r)
+				after(10 * time.Minute)
+				p.say(rs2, api.AdminRequest{Weight: weight(600), OverSeconds: 600})
+				for minute := range 9 {
+					after(time.Minute)
+					if want, got := 60*(minute+1), r.weightOf(rs2); got < want-2 || got > want+2 {
+						t.Errorf("after %d minutes: want weight %d, got %d", minute+1, want, got)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A state file that cannot be used keeps lbd from nothing, and is told of to whoever

@@ -109,10 +109,10 @@ func TestEvents(t *testing.T) {
 		after(decided)
 		p.wantEvents(&seq,
 			"admin | web | 10.0.0.4:80 | drained | uid 4711",
-			"sync | the table does not follow the configuration, trying again | admin states not written down: disk full",
+			"admin | what operators say is not written down, trying again | disk full | lbd",
 			"real_server | web | 10.0.0.4:80 | drained, weight 0 | drained by uid 4711; no check",
 			"service | web | no usable real server",
-			"sync | the table follows the configuration again")
+			"admin | what operators say is written down again | lbd")
 	})
 }
 

@@ -109,12 +109,10 @@ func (s *overrides) save(maxAge time.Duration, now time.Time) error {
 			return nil
 		}
 	}
-	s.err = s.store.Save(s.stored(now))
-	if s.err != nil {
-		return fmt.Errorf("admin states not written down: %w", s.err)
+	if s.err = s.store.Save(s.stored(now)); s.err == nil {
+		s.saved, s.savedAt = s.all, now
 	}
-	s.saved, s.savedAt = s.all, now
-	return nil
+	return s.err
 }
 
 // prune forgets what a configuration says otherwise, and returns words about what

@@ -94,8 +94,9 @@ type owner struct {
 	adopted bool
 	// drained is when the table acknowledged the weight 0 of a draining server.
 	drained map[ipvs.DestinationKey]time.Time
-	// failures counts passes that failed in a row.
-	failures int
+	// failures counts passes that failed in a row, unsaved the vain attempts to
+	// write down what operators said.
+	failures, unsaved int
 	// next is when the next pass is due.
 	next time.Time
 }
@@ -161,17 +162,25 @@ var errStopped = fmt.Errorf("%w: lbd is stopping", api.ErrUnavailable)
 // schedule sets the time of the next pass.
 func (o *owner) schedule(err error) {
 	now := time.Now()
+	wait := o.loaded.ReconcileInterval
 	if err == nil {
 		o.failures = 0
-		o.next = now.Add(o.loaded.ReconcileInterval)
-		// A weight may be on its way.
-		if o.fleet != nil && !o.fleet.Next.IsZero() && o.fleet.Next.Before(o.next) {
-			o.next = o.fleet.Next
-		}
+	} else {
+		o.failures++
+		wait = retryDelay(o.failures, rand.Float64())
+	}
+	if o.unsaved > 0 {
+		wait = min(wait, retryDelay(o.unsaved, rand.Float64()))
+	}
+	o.next = now.Add(wait)
+	if o.fleet == nil || o.fleet.Next.IsZero() {
 		return
 	}
-	o.failures++
-	o.next = now.Add(retryDelay(o.failures, rand.Float64()))
+	// A weight may be on its way, in services that no error is about, too. After an
+	// error its time may be over because nothing was decided.
+	if next := o.fleet.Next; next.Before(o.next) && (err == nil || next.After(now)) {
+		o.next = next
+	}
 }
 
 // retryDelay returns the delay after a number of failures in a row, at least 1;

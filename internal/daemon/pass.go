@@ -20,6 +20,9 @@ import (
 func (o *owner) pass(ctx context.Context) (reconcile.Report, error) {
 	bounded, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
+	// What an operator said is written down before the table follows it, and
+	// followed all the same where it cannot be: the table is not the worse for it.
+	o.saveAdmin(time.Now())
 	report, err := o.follow(bounded)
 	if ctx.Err() == nil { // what a stop interrupts is no failure
 		o.finish(report, err)
@@ -31,16 +34,11 @@ func (o *owner) pass(ctx context.Context) (reconcile.Report, error) {
 // error, so that one refused service does not hold up a failed server of
 // another.
 func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
-	var errs []error
-	// What an operator said is written down before the table follows it, and
-	// followed all the same where it cannot be.
-	if err := o.admin.save(o.loaded.StateMaxAge, time.Now()); err != nil {
-		errs = append(errs, err)
-	}
 	if err := o.adopt(ctx); err != nil {
 		// Without it the servers to drain would be taken for somebody's stray ones.
-		return reconcile.Report{}, errors.Join(append(errs, err)...)
+		return reconcile.Report{}, err
 	}
+	var errs []error
 	o.finishDrains(time.Now())
 	f := o.decide()
 	o.fleet = f

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
+	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/memory/files"
 	"github.com/lbd-project/lbd/internal/memory/state"
@@ -40,4 +42,25 @@ func openOverrides(c *config.Config, log *slog.Logger) (kept, io.Closer, error) 
 		log.Info("admin states in force", "real_servers", n, "file", c.StateFile)
 	}
 	return k, f, nil
+}
+
+// saveAdmin writes down what operators said, and tells when that fails, fails in
+// another way, and works again. The next pass tries again.
+func (o *owner) saveAdmin(now time.Time) {
+	last := o.admin.err
+	err := o.admin.save(o.loaded.StateMaxAge, now)
+	switch {
+	case err != nil:
+		o.unsaved++
+		if last == nil || last.Error() != err.Error() {
+			o.log.Error("what operators say is not written down, trying again", "file", o.admin.path, "err", err)
+			o.events.add(api.Event{Kind: api.EventAdmin, Text: "what operators say is not written down, trying again", Reason: err.Error(), By: "lbd"})
+		}
+	case last != nil:
+		o.log.Info("what operators say is written down again", "file", o.admin.path)
+		o.events.add(api.Event{Kind: api.EventAdmin, Text: "what operators say is written down again", By: "lbd"})
+		fallthrough
+	default:
+		o.unsaved = 0
+	}
 }
