@@ -82,7 +82,8 @@ type Overrides struct {
 // Counts are numbers of things by state.
 type Counts struct {
 	Total int `json:"total"`
-	// Up and Down are by health; Draining have left the configuration. Drained and
+	// Up and Down are by health, of services by whether a real server takes new
+	// connections; Draining have left the configuration. Drained and
 	// Disabled are so by an operator's or an agent's word, Standby wait for the
 	// other tier to fail.
 	Up       int `json:"up"`

@@ -189,3 +189,32 @@ func TestStatusCounts(t *testing.T) {
 		}
 	})
 }
+
+// A service that takes connections is up, and no other: health alone tells neither.
+func TestStatusCountsServices(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := service(vip, r.checked(rs2, 1), r.checked(rs3, 1))
+		open.FailOpenBelow = 50
+		// Another one, as the mistakes below must not make up for each other.
+		too := service("192.0.2.6:80", r.checked(rs2, 1))
+		too.FailOpenBelow = 100
+		p := r.start(conf(open, too,
+			service(vip2, r.checked(rs2, 1)),
+			service("192.0.2.3:80", r.checked(rs4, 0)),
+			service("192.0.2.4:80", r.checked(rs4, 1)),
+			service("192.0.2.5:80", r.checked(rs4, 1)),
+		))
+		p.say("web-192.0.2.5:80/"+rs4, drain)
+		r.net.set(rs2, errRefused)
+		r.net.set(rs3, errRefused)
+		after(decided)
+		if got, want := p.status().Services, (api.Counts{Total: 6, Up: 3, Down: 3}); got != want {
+			t.Errorf("services: want %+v, got %+v", want, got)
+		}
+		if got, want := p.status().RealServers, (api.Counts{Total: 7, Up: 2, Down: 4, Drained: 1}); got != want {
+			t.Errorf("real servers: want %+v, got %+v", want, got)
+		}
+	})
+}

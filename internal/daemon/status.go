@@ -61,24 +61,29 @@ func (m *mirror) api(now time.Time) api.Mirror {
 	return a
 }
 
-// counts counts services and real servers by state. A service is up while it
-// has a server that takes connections.
+// counts counts services and real servers by state. A service is up while a real
+// server of it takes connections: also a failed one, where fail_open_below says so.
 func (v *view) counts() (services, servers api.Counts) {
 	if v.fleet == nil {
 		return services, servers
 	}
 	for i := range v.fleet.Services {
 		s := &v.fleet.Services[i]
-		before := servers
+		var takes, pending bool
 		for j := range s.Servers {
-			count(&servers, s.Servers[j].State)
+			rs := &s.Servers[j]
+			count(&servers, rs.State)
+			if rs.Present && rs.Weight > 0 {
+				takes = takes || rs.State != fleet.Pending
+				pending = pending || rs.State == fleet.Pending
+			}
 		}
 		switch {
 		case s.Leaving:
 			count(&services, fleet.Draining)
-		case servers.Up > before.Up:
+		case takes:
 			count(&services, fleet.Up)
-		case servers.Pending > before.Pending:
+		case pending:
 			count(&services, fleet.Pending)
 		default:
 			count(&services, fleet.Down)
