@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -67,12 +68,25 @@ func cmdLBD(s *script, args []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if log := s.daemon.Log(); !re.MatchString(log) {
-			return "", fmt.Errorf("no %q in lbd's log:\n%s", args[1], log)
-		}
-		return "", nil
+		return "", s.waitLog(re)
 	default:
 		return "", usage(form)
+	}
+}
+
+// waitLog waits for a line in lbd's log. lbd tells what the table has
+// acknowledged, so that the table shows it first, and a pipe is in between.
+func (s *script) waitLog(re *regexp.Regexp) error {
+	deadline := time.Now().Add(retryFor)
+	for {
+		log := s.daemon.Log()
+		switch {
+		case re.MatchString(log):
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("no %q in lbd's log:\n%s", re, log)
+		}
+		time.Sleep(retryPause)
 	}
 }
 

@@ -50,7 +50,7 @@ const (
 //	lbd kill | stop                    end it with SIGKILL, or SIGTERM and status 0
 //	lbd hup                            send SIGHUP, wait for the end of the reload
 //	lbd run ARGUMENT...                run lbd to its end
-//	lbd log REGEXP                     see that lbd wrote a line
+//	lbd log REGEXP                     wait until lbd has written a line
 //	ipvsctl ARGUMENT...                run ipvsctl on lbd's socket
 //	table [FILE]                       print the engine's table, or compare it
 //	table -sorted FILE                 compare it without the order of real servers
