@@ -17,7 +17,6 @@ const (
 	chainForward     = "answers_forward" // without fib alone
 
 	chainTracked   = "tracked"            // packets of known flows
-	chainCounted   = "counted"            // … that count as traffic
 	chainSignals   = "signals"            // requests and responses
 	chainStray     = "stray"              // what connection tracking cannot translate
 	chainTranslate = "translate"          // mark to real server
@@ -64,7 +63,6 @@ func (t *table) chains(s *shape) []chain {
 		{name: chainTranslate, rules: t.translateRules(s)},
 		{name: chainSignals, rules: t.signalRules(s)},
 		{name: chainTracked, rules: t.trackedRules(s)},
-		{name: chainCounted, rules: t.countedRules(s)},
 		{name: chainStray, rules: t.strayRules()},
 		{chainScheduleIn, in, filter, prioritySchedule, t.firstRules(s, false)},
 		{chainScheduleOut, out, filter, prioritySchedule, t.firstRules(s, true)},
@@ -95,14 +93,10 @@ func (s *shape) undecided() uint32 {
 // leaves unless it changes something; what belongs to no flow yet may go to the
 // queue.
 func (t *table) firstRules(s *shape, output bool) []exprs {
-	known := ctHas(expr.CtKeySTATE, knownStates)
 	rules := []exprs{
-		// ct state established,related iif != lo goto counted
-		rule(known, uncounted(output), goTo(chainCounted)),
-	}
-	if !output {
+		t.countRule(s, output),
 		// ct state established,related goto tracked
-		rules = append(rules, rule(known, goTo(chainTracked)))
+		rule(ctHas(expr.CtKeySTATE, knownStates), goTo(chainTracked)),
 	}
 	astray := goTo(chainStray)
 	if output {
@@ -136,14 +130,10 @@ func (t *table) firstRules(s *shape, output bool) []exprs {
 		// As in trackedRules: nobody has answered yet.
 		rules = append(rules, rule(confirmed, t.ofServers(setDead), verdict(expr.VerdictDrop)))
 	}
-	rules = append(rules,
-		// ct status confirmed iif != lo ct mark & MASK . ct direction @traffic
-		// ct status confirmed accept
-		//
-		// Retransmissions, and datagrams of a flow without an answer.
-		rule(confirmed, uncounted(output), t.count()),
-		rule(confirmed, verdict(expr.VerdictAccept)),
-	)
+	// ct status confirmed accept
+	//
+	// Retransmissions, and datagrams of a flow without an answer.
+	rules = append(rules, rule(confirmed, verdict(expr.VerdictAccept)))
 	return append(rules, t.scheduleRules(astray)...)
 }
 

@@ -25,7 +25,7 @@ func unchanged() exprs {
 
 // trackedRules run for packets of known flows that may change something: those
 // that begin or end a connection, and all while there are dead real servers or
-// signals are wanted.
+// signals are wanted. Those of other programs' flows leave with the first of them.
 func (t *table) trackedRules(s *shape) []exprs {
 	inactive := t.opts.Inactive()
 	var rules []exprs
@@ -44,13 +44,15 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// Such flows tell of their mark: nothing else would say that it changed.
 		again = rule(setEvents(eventDestroy|eventMark), again)
 	}
-	// meta l4proto != tcp accept
-	rules = append(rules, rule(notTCP(), verdict(expr.VerdictAccept)))
-	// @th,96,32 & 0x70000 == 0 accept
-	rules = append(rules, unchanged())
+	// ct mark & MASK == 0 accept
+	rules = append(rules, rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictAccept)))
+	if s.everyPacket() {
+		// @th,96,32 & 0x70000 == 0 accept
+		rules = append(rules, unchanged())
+	}
 	return append(rules,
-		// ct mark & MASK == 0 accept
-		rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictAccept)),
+		// meta l4proto != tcp accept
+		rule(notTCP(), verdict(expr.VerdictAccept)),
 		// tcp flags & (fin|syn|rst|ack) == syn ct direction original ct mark & INACTIVE != 0
 		//	ct event set destroy,mark ct mark set ct mark & ~INACTIVE ^ REUSE
 		//

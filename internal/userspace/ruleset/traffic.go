@@ -55,16 +55,16 @@ func uncounted(output bool) exprs {
 // include/net/flow.h).
 const loopback = 1
 
-// countedRules are for packets of known flows. Most leave with the second of them.
-func (t *table) countedRules(s *shape) []exprs {
-	rules := []exprs{
-		// ct mark & MASK . ct direction @traffic
-		t.count(),
-	}
+// countRule counts the packets of real servers, and is all that most of them meet:
+//
+//	iif != lo ct mark & MASK . ct direction @traffic @th,96,32 & 0x70000 == 0 accept
+//
+// Those of a flow that is not known yet have no mark, or are its first packet
+// once more.
+func (t *table) countRule(s *shape, output bool) exprs {
+	r := rule(uncounted(output), t.count())
 	if !s.everyPacket() {
-		// @th,96,32 & 0x70000 == 0 accept
-		rules = append(rules, unchanged())
+		r = append(r, unchanged()...)
 	}
-	// goto tracked
-	return append(rules, goTo(chainTracked))
+	return r
 }
