@@ -100,8 +100,7 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	old := e.flows.Get(&in.Tuple)
 	if old != nil {
 		before = e.model.server(old.Server)
-		if !r.drained {
-			r.drain()
+		if !r.drained && r.drain() {
 			old = e.flows.Get(&in.Tuple)
 		}
 	}
@@ -152,10 +151,11 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	return s
 }
 
-// drain takes in the events that wait, also those of before the packet came.
-func (r *reader) drain() {
-	r.engine.drain()
+// drain takes in the events that wait, also those of before the packet came, and
+// says whether there were any.
+func (r *reader) drain() (some bool) {
 	r.drained = true
+	return r.engine.drain()
 }
 
 // sameFlow returns the server of the flow that the packet belongs to. It returns

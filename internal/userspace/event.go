@@ -22,10 +22,11 @@ const (
 	sctpEstablished = 4 // SCTP_CONNTRACK_ESTABLISHED
 )
 
-// drain takes in the events that wait. mu is held.
-func (e *Engine) drain() {
+// drain takes in the events that wait, and says whether there were any. mu is held.
+func (e *Engine) drain() (some bool) {
 	for {
 		n, err := e.events.Drain(e.onEvent)
+		some = some || n > 0
 		switch {
 		case errors.Is(err, conntrack.ErrOverrun):
 			e.overruns++
@@ -33,10 +34,10 @@ func (e *Engine) drain() {
 		case err != nil:
 			e.eventError = err
 			e.resyncNow()
-			return
+			return some
 		case n < conntrack.DrainLimit:
 			e.eventError = nil
-			return
+			return some
 		}
 	}
 }
