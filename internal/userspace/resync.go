@@ -16,11 +16,11 @@ const (
 	// ticksASecond is how finely the age of flows is known.
 	ticksASecond = 10
 
-	// Dumps come often while they are cheap, and take one processor 1 % of the
+	// Dumps come often while they are cheap, and take one processor 0.3 % of the
 	// time at most.
 	minResync   = 2 * time.Second
 	maxResync   = time.Minute
-	resyncShare = 100
+	resyncShare = 300
 	// freeFlows are flows that may pile up in the table without a dump, beyond as many
 	// as the last one left.
 	freeFlows = 1 << 16
