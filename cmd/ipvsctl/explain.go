@@ -26,7 +26,10 @@ Where more than that happened to a weight, its steps follow: what an operator
 said (admin), what the real server says of itself through its agent or a check
 (dynamic), a slow start, which multiplies the weights of all real servers of the
 service by the same number, and the gate, which is closed for a real server that
-failed, is disabled or stands by.`,
+failed, is disabled or stands by.
+
+On failure says what becomes of a real server that fails its checks: quiesce is
+weight 0, remove takes it out of the table; and why, where on_failure is auto.`,
 		Example:           "  ipvsctl explain web",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeService,
@@ -69,6 +72,9 @@ func (a *app) printExplanation(x api.Explanation) {
 			fmt.Fprintf(a.out, "weight of %s: %s\n", printable(r.Address), printable(chainText(r.Chain)))
 		}
 	}
+	for _, line := range failureLines(x.RealServers) {
+		fmt.Fprintln(a.out, printable(line))
+	}
 	if x.Compares != "" {
 		fmt.Fprintf(a.out, "score: %s\n", printable(x.Compares))
 	}
@@ -83,6 +89,31 @@ func (a *app) printExplanation(x api.Explanation) {
 	for _, w := range x.Warnings {
 		a.printWarning(w)
 	}
+}
+
+// failureLines say what a failure does: once where it does the same to all.
+func failureLines(servers []api.Standing) []string {
+	var lines []string
+	seen := make(map[string]bool)
+	for _, r := range servers {
+		if what := r.OnFailure; what != "" {
+			what += " (" + r.OnFailureReason + ")"
+			if !seen[what] {
+				lines = append(lines, "on failure: "+what)
+			}
+			seen[what] = true
+		}
+	}
+	if len(lines) < 2 {
+		return lines
+	}
+	lines = lines[:0]
+	for _, r := range servers {
+		if r.OnFailure != "" {
+			lines = append(lines, fmt.Sprintf("on failure of %s: %s (%s)", r.Address, r.OnFailure, r.OnFailureReason))
+		}
+	}
+	return lines
 }
 
 // chainText prints a weight chain: "configured 3, admin 0 (drained by root),

@@ -38,6 +38,11 @@ type Standing struct {
 	Score string `json:"score,omitempty"`
 	// Overloaded says that an upper threshold keeps new connections away.
 	Overloaded bool `json:"overloaded,omitempty"`
+	// OnFailure is what a failure does: "quiesce" is weight 0, "remove" takes it out
+	// of the table; OnFailureReason says why. Both are empty for a real server that
+	// left the configuration.
+	OnFailure       string `json:"on_failure,omitempty"`
+	OnFailureReason string `json:"on_failure_reason,omitempty"`
 	// Chain is how the configured weight became the one that should be
 	// programmed: its first and last steps are those two.
 	Chain []WeightStep `json:"chain"`

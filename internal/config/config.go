@@ -163,8 +163,10 @@ type RealServer struct {
 	Probes []healthcheck.Probe
 	// Rule says which checks must pass, by their index in Probes; nil for all.
 	Rule *healthcheck.Rule
-	// OnFailure is quiesce or remove.
-	OnFailure OnFailure
+	// OnFailure is quiesce or remove, OnFailureReason says in words why: what auto
+	// found, or that the file says so.
+	OnFailure       OnFailure
+	OnFailureReason string
 	// DrainTimeout bounds the drain when the server leaves the config.
 	DrainTimeout time.Duration
 }

@@ -52,8 +52,10 @@ type parser struct {
 	services map[ipvs.ServiceKey]int
 	// servers holds the line of each real server of the service at hand.
 	servers map[netip.AddrPort]int
-	// needs are the sysctls that follow from the services.
-	needs map[string]need
+	// needs are the sysctls that follow from the services. templatesStay says that
+	// the file lets clients come back to a real server of weight 0.
+	needs         map[string]need
+	templatesStay bool
 	// userspace is what the file says of the userspace engine.
 	userspace   Userspace
 	userspaceAt userspaceNodes
@@ -61,7 +63,7 @@ type parser struct {
 	refused map[Engine]Errors
 }
 
-// need is why a sysctl must be 1.
+// need is why a sysctl should be 1: the harm that 0 does; empty for none.
 type need struct {
 	line int
 	why  string
@@ -134,11 +136,13 @@ func (p *parser) top(root *node) *Config {
 		p.defaults.forget()
 	}
 	c.DrainTimeout = p.defaults.server.drainTimeout
+	// What on_failure means depends on them.
+	given := p.parseSysctls(c, sysctls)
 	if services != nil {
 		c.VirtualServices = p.parseServices(services)
 	}
 	p.checkCapacity(orNode(p.userspaceAt.mark, root), c)
-	p.parseSysctls(c, sysctls)
+	p.addSysctls(c, given)
 	for _, name := range p.checkNames {
 		if nc := p.checks[name]; !nc.used {
 			p.warnf(nc.at, "check %s is not used", name)
@@ -260,8 +264,9 @@ func (p *parser) iface(k *key, v *node) (string, bool) {
 	return s, !bad
 }
 
-// parseSysctls reads sysctls and adds the default and what the services need.
-func (p *parser) parseSysctls(c *Config, n *node) {
+// parseSysctls reads sysctls, with the default, and returns where the file gives
+// them.
+func (p *parser) parseSysctls(c *Config, n *node) map[string]*node {
 	c.Sysctls = map[string]int{}
 	at := map[string]*node{}
 	set := func(k *key, v *node) {
@@ -279,14 +284,22 @@ func (p *parser) parseSysctls(c *Config, n *node) {
 			}
 		})
 	}
+	value, ok := c.Sysctls[sysctlExpireTemplate]
+	p.templatesStay = ok && value == 0
+	return at
+}
+
+// addSysctls adds the sysctls that the services need to those that are given, and
+// warns of what contradicts them.
+func (p *parser) addSysctls(c *Config, given map[string]*node) {
 	for _, name := range []string{sysctlExpireNodest, sysctlExpireTemplate} {
 		need, needed := p.needs[name]
-		switch value, given := c.Sysctls[name]; {
+		switch value, ok := c.Sysctls[name]; {
 		case !needed:
-		case !given && at[name] == nil:
+		case !ok && given[name] == nil:
 			c.Sysctls[name] = 1
-		case value == 0 && given:
-			p.warnf(at[name], "%s is 0, but the virtual service at line %d %s", name, need.line, need.why)
+		case value == 0 && ok && need.why != "":
+			p.warnf(given[name], "%s is 0, but the virtual service at line %d %s", name, need.line, need.why)
 		}
 	}
 }

@@ -156,7 +156,7 @@ var serverKeys = []key{
 	{name: "agent", kind: kindObject, null: true, object: agentObject, off: true,
 		doc: "An agent on the real server that says how it is, in the words of HAProxy's agent-check: up, down, fail, stopped, ready, drain, maint, a weight as 50% or weight:7. It takes the server out and changes its weight, and takes back what it did; it never lifts a failed check, and its own failure changes nothing."},
 	{name: "on_failure", kind: kindString, def: "auto", enum: []string{"auto", "quiesce", "remove"},
-		doc: "What happens to a failed real server: quiesce sets its weight to 0, remove deletes it. auto removes with UDP and with sh, dh and mh without a fallback flag, whose clients would otherwise stay on it, and quiesces else. Persistent services that quiesce set the sysctl expire_quiescent_template to 1, unless sysctls says otherwise."},
+		doc: "What happens to a failed real server: quiesce sets its weight to 0, so that its open connections may go on; remove deletes it, so that they end (see expire_nodest_conn): TCP is reset, UDP goes to another real server with the client's next datagram. auto chooses for each service, and ipvsctl explain says why. It removes with UDP, whose clients would keep a failed real server for as long as they go on sending; with sh, dh and mh without a fallback flag, which would refuse its clients; and with persistence where sysctls sets expire_quiescent_template to 0, which would bring them back. Else it quiesces: TCP and SCTP connections that a failed real server does not end itself last until the client gives up, and new ones go elsewhere, those of persistent clients, too. So it does with an fwmark: give remove where that is on UDP."},
 	{name: "drain_timeout", kind: kindDuration, def: "5m", max: maxKernelTime,
 		doc: "How long a real server that left the file keeps its connections at weight 0 before it is deleted; 0s deletes at once."},
 }
@@ -262,7 +262,7 @@ var topObject = newObject("the file", []key{
 	{name: "timeouts", kind: kindObject, object: timeoutsObject, off: true,
 		doc: "The kernel's connection timeouts, whole seconds. lbd restores the old ones when it clears its table; those left out stay as they are."},
 	{name: "sysctls", kind: kindInts, object: sysctlObject,
-		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for expire_nodest_conn and for what on_failure needs."},
+		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for expire_nodest_conn and expire_quiescent_template."},
 	{name: "userspace", kind: kindObject, object: userspaceObject,
 		doc: "The userspace engine."},
 	{name: "checks", kind: kindMap, object: checkObject, example: "tcp-ok",

@@ -161,9 +161,9 @@ func (p *parser) parseServer(n *node, sd *serviceDraft, svc *VirtualService, rs 
 			UpperThreshold: d.upper,
 			LowerThreshold: d.lower,
 		},
-		OnFailure:    p.resolveOnFailure(&d, svc),
 		DrainTimeout: d.drainTimeout,
 	}
+	p.onFailure(&d, svc, rs)
 	if d.forward == ipvs.Tunnel {
 		rs.Tunnel = d.tunnel
 	}

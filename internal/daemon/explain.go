@@ -46,7 +46,7 @@ func (d *Daemon) Explain(ctx context.Context, name string) (api.Explanation, err
 	x.compares(s, overhead)
 	x.servers(s)
 	x.why(s, d.engine)
-	x.cautions(s)
+	x.cautions(s, v.loaded.Config)
 	return x.out, nil
 }
 
@@ -157,19 +157,25 @@ func (x *explanation) servers(s *fleet.Service) {
 			Active: st.Active, Inactive: st.Inactive, Overloaded: st.Overloaded, Score: score(s.Scheduler, st),
 		}
 		if rs := decided[st.Address]; rs != nil {
-			out.ConfiguredWeight, out.State, out.Reason, out.Chain = rs.Configured, string(rs.State), rs.Reason, chain(rs)
+			tell(&out, rs)
 			delete(decided, st.Address)
 		}
 		x.out.RealServers = append(x.out.RealServers, out)
 	}
 	for i := range s.Servers {
 		if rs := &s.Servers[i]; decided[rs.Address] != nil {
-			x.out.RealServers = append(x.out.RealServers, api.Standing{
-				Address: rs.Address.String(), ConfiguredWeight: rs.Configured, State: string(rs.State), Reason: rs.Reason,
-				Chain: chain(rs),
-			})
+			out := api.Standing{Address: rs.Address.String()}
+			tell(&out, rs)
+			x.out.RealServers = append(x.out.RealServers, out)
 		}
 	}
+}
+
+// tell adds what was decided about a real server.
+func tell(out *api.Standing, rs *fleet.Server) {
+	out.ConfiguredWeight, out.State, out.Reason = rs.Configured, string(rs.State), rs.Reason
+	out.OnFailure, out.OnFailureReason = string(rs.OnFailure), rs.OnFailureReason
+	out.Chain = chain(rs)
 }
 
 // chain returns the weight chain of a real server.
@@ -256,7 +262,7 @@ func (x *explanation) reason(ties string) string {
 }
 
 // cautions warns of what makes the service behave other than the scheduler says.
-func (x *explanation) cautions(s *fleet.Service) {
+func (x *explanation) cautions(s *fleet.Service, c *config.Config) {
 	switch {
 	case s.Backup:
 		x.warn("the quorum is lost: the backup servers replace the others")
@@ -267,7 +273,11 @@ func (x *explanation) cautions(s *fleet.Service) {
 		x.warn("less of the weight is healthy than fail_open_below says: health is ignored")
 	}
 	if s.Flags&ipvs.FlagPersistent != 0 {
-		x.warn("the service is persistent: a client that was here goes to the real server that it had, for %v after its last connection", s.Persistence.Timeout)
+		quiesced := "but not at weight 0"
+		if c.Sysctls["expire_quiescent_template"] == 0 {
+			quiesced = "also at weight 0, as expire_quiescent_template is 0"
+		}
+		x.warn("the service is persistent: a client that was here goes to the real server that it had, for %v after its last connection, %s", s.Persistence.Timeout, quiesced)
 	}
 	// The flags of sh and mh have the same bits.
 	hashes := s.Scheduler == "sh" || s.Scheduler == "dh" || s.Scheduler == "mh"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -114,7 +115,7 @@ func TestExplainChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		vs := service(vip, r.checked(rs2, 3), r.checked(rs3, 2))
-		vs.RealServers[0].OnFailure = config.OnFailureRemove
+		vs.RealServers[0].OnFailure, vs.RealServers[0].OnFailureReason = config.OnFailureRemove, "as the file says"
 		vs.Backup = []config.RealServer{server(rs4, 7)}
 		p := r.start(conf(vs))
 		p.overhead.ask = func(context.Context) (sched.Overhead, error) { return sched.OverheadTotal, nil }
@@ -141,8 +142,42 @@ func TestExplainChain(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("chains (-want +got):\n%s", diff)
 		}
+		failures := make(map[string]string)
+		for _, rs := range x.RealServers {
+			failures[rs.Address] = rs.OnFailure + " " + rs.OnFailureReason
+		}
+		if diff := cmp.Diff(map[string]string{rs2: "remove as the file says", rs3: "quiesce ", rs4: "quiesce "}, failures); diff != "" {
+			t.Errorf("on failure (-want +got):\n%s", diff)
+		}
 		if diff := cmp.Diff([]string{"the quorum is lost: the backup servers replace the others"}, x.Warnings); diff != "" {
 			t.Errorf("warnings (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Whether weight 0 keeps persistent clients is told.
+func TestExplainPersistent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for value, want := range map[int]string{
+			0: "5m0s after its last connection, also at weight 0, as expire_quiescent_template is 0",
+			1: "5m0s after its last connection, but not at weight 0",
+		} {
+			r := newRig(t)
+			vs := service(vip, server(rs2, 1))
+			vs.Flags, vs.Persistence.Timeout = ipvs.FlagPersistent, 5*time.Minute
+			c := conf(vs)
+			c.Sysctls = map[string]int{"expire_quiescent_template": value}
+			p := r.start(c)
+			p.overhead.ask = func(context.Context) (sched.Overhead, error) { return sched.OverheadTotal, nil }
+			x, err := p.Explain(t.Context(), vs.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(x.Warnings) != 1 || !strings.HasSuffix(x.Warnings[0], want) {
+				t.Errorf("warnings: want one that ends in %q, got %q", want, x.Warnings)
+			}
+			p.kill()
 		}
 	})
 }

@@ -99,6 +99,10 @@ type Server struct {
 	Reason string
 	// Probes are the checks.
 	Probes []healthcheck.Probe
+	// OnFailure is what a failure does to the server, OnFailureReason why; empty
+	// for a draining server.
+	OnFailure       config.OnFailure
+	OnFailureReason string
 	// DrainTimeout bounds the drain that begins when the server leaves the
 	// configuration; Deadline ends the drain of a Draining server.
 	DrainTimeout time.Duration
@@ -223,6 +227,9 @@ func (d *decider) server(vs *config.VirtualService, c *candidate, p policies, sc
 		Ramping:      c.ramping || ramp.Reason != "",
 		Probes:       c.rs.Probes,
 		DrainTimeout: c.rs.DrainTimeout,
+
+		OnFailure:       c.rs.OnFailure,
+		OnFailureReason: c.rs.OnFailureReason,
 	}
 	s.Weight = weight
 	s.Reason = c.health.reason

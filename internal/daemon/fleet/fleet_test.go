@@ -251,7 +251,7 @@ func TestDecideDrains(t *testing.T) {
 				Servers: []Server{
 					{Destination: server(rs2, 1).Destination, Configured: 1, Present: true, State: Unchecked, Health: Unchecked,
 						Chain:  []Step{{Name: StepConfigured, Weight: 1}, {Name: StepProgrammed, Weight: 1}},
-						Reason: "no check", DrainTimeout: time.Minute},
+						Reason: "no check", OnFailure: config.OnFailureQuiesce, DrainTimeout: time.Minute},
 					drained(rs3),
 				},
 			},
