@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
@@ -24,12 +25,19 @@ type announcement struct {
 // takes says whether the table gives the real server new connections.
 func (a announcement) takes() bool { return a.present && a.weight > 0 }
 
+// differsInWeight says whether only the share of connections is another.
+func (a announcement) differsInWeight(b announcement) bool {
+	takes := a.takes() == b.takes()
+	a.weight, a.ramping = b.weight, b.ramping
+	return takes && a == b
+}
+
 // announce logs what changed for each real server and service, but not before the
 // table has acknowledged it.
 func (o *owner) announce(report reconcile.Report, err error) {
 	first := o.announced == nil
 	next := make(map[ipvs.DestinationKey]announcement, o.fleet.Size())
-	acked := acknowledged(report, err)
+	acked, now := acknowledged(report, err), time.Now()
 	for i := range o.fleet.Services {
 		s := &o.fleet.Services[i]
 		for j := range s.Servers {
@@ -49,16 +57,25 @@ func (o *owner) announce(report reconcile.Report, err error) {
 			}
 			// Asked first: a start has as many of these as there are servers.
 			ctx, level := context.Background(), announceLevel(was, is, known, first)
+			reason := rs.Reason
+			if level >= slog.LevelInfo && known && is.differsInWeight(was) {
+				note, ok := o.tellWeight(k, is.weight, now)
+				if !ok {
+					next[k] = was // a later pass tells what it is by then
+					continue
+				}
+				reason += note
+			}
 			if level >= slog.LevelInfo {
 				o.events.add(api.Event{
 					Kind: api.EventServer, Service: s.Name, RealServer: rs.Address.String(),
-					Text: fmt.Sprintf("%s, weight %d", rs.State, rs.Weight), Reason: rs.Reason,
+					Text: fmt.Sprintf("%s, weight %d", rs.State, rs.Weight), Reason: reason,
 				})
 			}
 			if o.log.Enabled(ctx, level) {
 				o.log.Log(ctx, level, "real server "+string(rs.State),
 					"service", s.Name, "real_server", rs.Address, "weight", rs.Weight,
-					"present", rs.Present, "reason", rs.Reason)
+					"present", rs.Present, "reason", reason)
 			}
 		}
 	}
@@ -70,6 +87,7 @@ func (o *owner) announce(report reconcile.Report, err error) {
 			next[k] = was
 			continue
 		}
+		delete(o.weightNews, k)
 		o.log.Info("real server gone", "service", was.service, "real_server", k.Address)
 		o.events.add(api.Event{
 			Kind: api.EventServer, Service: was.service, RealServer: k.Address.String(), Text: "gone", Reason: "left the configuration",

@@ -115,6 +115,7 @@ func assemble(p parts) (*Daemon, error) {
 		loaded:      p.loaded,
 		admin:       newOverrides(p.admin, p.loaded.StateFile),
 		keys:        make(map[*healthcheck.Probe]string),
+		weightNews:  make(map[ipvs.DestinationKey]weightNews),
 	}
 	o.hooks = newQuorumHooks(p.log, p.command)
 	if p.command == nil {

@@ -79,6 +79,8 @@ type owner struct {
 	admin     *overrides
 	since     map[ipvs.DestinationKey]since
 	announced map[ipvs.DestinationKey]announcement
+	// weightNews limits what is told of weights alone.
+	weightNews map[ipvs.DestinationKey]weightNews
 	// usable says which services the log last said to have a real server that
 	// takes connections.
 	usable map[ipvs.ServiceKey]bool
