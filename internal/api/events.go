@@ -28,6 +28,28 @@ const (
 	EventSync = "sync"
 )
 
+// The states of events that are not of real servers.
+const (
+	// Of an EventService: whether a real server takes its connections, and what
+	// its policies do.
+	StateUsable        = "usable"
+	StateUnusable      = "unusable"
+	StateQuorumHeld    = "quorum_held"
+	StateQuorumLost    = "quorum_lost"
+	StateBackupIn      = "backup_in"
+	StateBackupOut     = "backup_out"
+	StateHealthIgnored = "health_ignored"
+	StateHealthHeeded  = "health_heeded"
+	// Of an EventReload.
+	StateLoaded  = "loaded"
+	StateRefused = "refused"
+	// Of an EventSync.
+	StateFollows = "follows"
+	StateFails   = "fails"
+	// StateGone is that of a real server that has left the table.
+	StateGone = "gone"
+)
+
 // EventKinds are all kinds.
 var EventKinds = []string{EventStart, EventServer, EventService, EventAdmin, EventReload, EventDrift, EventSync}
 
@@ -40,9 +62,15 @@ type Event struct {
 	Time time.Time `json:"time"`
 	// Kind is one of EventKinds.
 	Kind string `json:"kind"`
-	// Service and RealServer are what it is about; empty for lbd as a whole.
+	// Service and RealServer are what it is about, by name and by address; empty
+	// for lbd as a whole. Key is the identity of the service.
 	Service    string `json:"service,omitempty"`
+	Key        string `json:"key,omitempty"`
 	RealServer string `json:"real_server,omitempty"`
+	// State is what the thing is from now on, for programs: of an EventServer a
+	// state as in RealServer, or "gone"; of the others one of the states below.
+	// Empty for kinds without a state.
+	State string `json:"state,omitempty"`
 	// Text says what happened, Reason why.
 	Text   string `json:"text"`
 	Reason string `json:"reason,omitempty"`

@@ -60,8 +60,8 @@ func fixture() *fakeBackend {
 			{Protocol: "IP", Client: "198.51.100.0:0", Virtual: "FWM 7", RealServer: "10.0.0.2:0", State: "NONE", Template: true},
 		},
 		events: []Event{
-			{Seq: 41, Time: at, Kind: EventAdmin, Service: "web", RealServer: "10.0.0.2:80", Text: "drained", Reason: "maintenance", By: "alice (uid 1000)"},
-			{Seq: 43, Time: at, Kind: EventReload, Text: "configuration loaded"},
+			{Seq: 41, Time: at, Kind: EventAdmin, Service: "web", Key: "TCP 192.0.2.10:80", RealServer: "10.0.0.2:80", Text: "drained", Reason: "maintenance", By: "alice (uid 1000)"},
+			{Seq: 43, Time: at, Kind: EventReload, State: StateLoaded, Text: "configuration loaded"},
 		},
 		explained: Explanation{
 			Service: "web", Key: "TCP 192.0.2.10:80", Scheduler: "wlc", Compares: "connections / weight",

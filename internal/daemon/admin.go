@@ -107,7 +107,8 @@ func (o *owner) setAdmin(ctx context.Context, t api.AdminTarget, r api.AdminRequ
 		o.log.Info("admin state changed", "service", f.service.Name, "real_server", f.server.Address,
 			"change", changes[i].Change, "by", by)
 		o.events.add(api.Event{
-			Kind: api.EventAdmin, Service: f.service.Name, RealServer: f.server.Address.String(), Text: changes[i].Change, By: by,
+			Kind: api.EventAdmin, Service: f.service.Name, Key: f.service.ServiceKey.String(), RealServer: f.server.Address.String(),
+			Text: changes[i].Change, By: by,
 		})
 	}
 	var result api.AdminResult
@@ -135,7 +136,8 @@ func (o *owner) pruneAdmin() {
 	for _, p := range o.admin.prune(o.loaded.Config) {
 		o.log.Warn("admin state changed by the configuration", "service", p.service, "real_server", p.key.Address, "change", p.what, "reason", p.why)
 		o.events.add(api.Event{
-			Kind: api.EventAdmin, Service: p.service, RealServer: p.key.Address.String(), Text: p.what, Reason: p.why, By: "configuration",
+			Kind: api.EventAdmin, Service: p.service, Key: p.key.Service.String(), RealServer: p.key.Address.String(),
+			Text: p.what, Reason: p.why, By: "configuration",
 		})
 	}
 }

@@ -68,7 +68,7 @@ func (o *owner) announce(report reconcile.Report, err error) {
 			}
 			if level >= slog.LevelInfo {
 				o.events.add(api.Event{
-					Kind: api.EventServer, Service: s.Name, RealServer: rs.Address.String(),
+					Kind: api.EventServer, Service: s.Name, Key: s.ServiceKey.String(), RealServer: rs.Address.String(), State: string(rs.State),
 					Text: fmt.Sprintf("%s, weight %d", rs.State, rs.Weight), Reason: reason,
 				})
 			}
@@ -90,7 +90,8 @@ func (o *owner) announce(report reconcile.Report, err error) {
 		delete(o.weightNews, k)
 		o.log.Info("real server gone", "service", was.service, "real_server", k.Address)
 		o.events.add(api.Event{
-			Kind: api.EventServer, Service: was.service, RealServer: k.Address.String(), Text: "gone", Reason: "left the configuration",
+			Kind: api.EventServer, Service: was.service, Key: k.Service.String(), RealServer: k.Address.String(), State: api.StateGone,
+			Text: "gone", Reason: "left the configuration",
 		})
 	}
 	o.announced = next
@@ -121,14 +122,21 @@ func (o *owner) announceUsable() {
 		switch {
 		case !is && (was || !known && down):
 			o.log.Warn("virtual service has no usable real server", "service", s.Name)
-			o.events.add(api.Event{Kind: api.EventService, Service: s.Name, Text: "no usable real server"})
+			o.events.add(api.Event{Kind: api.EventService, Service: s.Name, Key: s.ServiceKey.String(), State: api.StateUnusable, Text: "no usable real server"})
 		case is && known && !was:
 			o.log.Info("virtual service has a usable real server again", "service", s.Name)
-			o.events.add(api.Event{Kind: api.EventService, Service: s.Name, Text: "a usable real server again"})
+			o.events.add(api.Event{Kind: api.EventService, Service: s.Name, Key: s.ServiceKey.String(), State: api.StateUsable, Text: "a usable real server again"})
 		}
 		next[s.ServiceKey] = is
 	}
 	o.usable = next
+}
+
+// alertStates are the states of the events of alerts.
+var alertStates = map[fleet.AlertKind]string{
+	fleet.AlertQuorumHeld: api.StateQuorumHeld, fleet.AlertQuorumLost: api.StateQuorumLost,
+	fleet.AlertBackupIn: api.StateBackupIn, fleet.AlertBackupOut: api.StateBackupOut,
+	fleet.AlertFailOpenBegin: api.StateHealthIgnored, fleet.AlertFailOpenEnd: api.StateHealthHeeded,
 }
 
 // announceAlerts logs what happened to services as a whole.
@@ -145,7 +153,9 @@ func (o *owner) announceAlerts() {
 		}
 		o.log.Log(context.Background(), level, a.Kind.String(), "service", a.Service, "reason", a.Reason)
 		if level >= slog.LevelInfo {
-			o.events.add(api.Event{Kind: api.EventService, Service: a.Service, Text: a.Kind.String(), Reason: a.Reason})
+			o.events.add(api.Event{
+				Kind: api.EventService, Service: a.Service, Key: a.Key.String(), State: alertStates[a.Kind], Text: a.Kind.String(), Reason: a.Reason,
+			})
 		}
 	}
 	o.alerts = nil

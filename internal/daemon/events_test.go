@@ -20,6 +20,12 @@ func (p *process) happened(since uint64) ([]string, uint64) {
 	for _, e := range events {
 		since = e.Seq
 		line := e.Kind
+		if e.State != "" {
+			line += " " + e.State
+		}
+		if (e.Service == "") != (e.Key == "") {
+			p.r.t.Errorf("want a key with the service and none without, got %+v", e)
+		}
 		for _, text := range []string{e.Service, e.RealServer, e.Text, e.Reason, e.By} {
 			if text != "" {
 				line += " | " + text
@@ -55,14 +61,14 @@ func TestEvents(t *testing.T) {
 		p.say("web/"+rs2, drain)
 		p.wantEvents(&seq,
 			"admin | web | 10.0.0.2:80 | drained | uid 4711",
-			"real_server | web | 10.0.0.2:80 | drained, weight 0 | drained by uid 4711; no check")
+			"real_server drained | web | 10.0.0.2:80 | drained, weight 0 | drained by uid 4711; no check")
 		p.say("web/"+rs2, drain)
 		p.wantEvents(&seq)
 		p.say("web/"+rs3, disable)
 		p.wantEvents(&seq,
 			"admin | web | 10.0.0.3:80 | disabled | uid 4711",
-			"real_server | web | 10.0.0.3:80 | disabled, weight 0 | disabled by uid 4711; no check",
-			"service | web | no usable real server")
+			"real_server disabled | web | 10.0.0.3:80 | disabled, weight 0 | disabled by uid 4711; no check",
+			"service unusable | web | no usable real server")
 
 		rewrite(t, path, strings.Replace(goodFile, "10.0.0.2:80, weight: 3", "10.0.0.4:80, weight: 1", 1))
 		if result, err := p.Reload(t.Context()); err != nil || !result.Reloaded {
@@ -75,17 +81,17 @@ func TestEvents(t *testing.T) {
 		}
 		p.wantEvents(&seq,
 			"admin | TCP 192.0.2.1:80 | 10.0.0.2:80 | drain forgotten | it left the configuration | configuration",
-			fmt.Sprintf("reload | configuration loaded | %s, sha256 %.12s", path, l.sha256),
-			"real_server | web | 10.0.0.4:80 | unchecked, weight 1 | no check",
-			"real_server | web | 10.0.0.2:80 | draining, weight 0 | drained: left the configuration",
-			"service | web | a usable real server again")
+			fmt.Sprintf("reload loaded | configuration loaded | %s, sha256 %.12s", path, l.sha256),
+			"real_server unchecked | web | 10.0.0.4:80 | unchecked, weight 1 | no check",
+			"real_server draining | web | 10.0.0.2:80 | draining, weight 0 | drained: left the configuration",
+			"service usable | web | a usable real server again")
 		after(decided)
-		p.wantEvents(&seq, "real_server | web | 10.0.0.2:80 | gone | left the configuration")
+		p.wantEvents(&seq, "real_server gone | web | 10.0.0.2:80 | gone | left the configuration")
 		rewrite(t, path, "nonsense: 1\n")
 		if result, err := p.Reload(t.Context()); err != nil || result.Reloaded {
 			t.Fatalf("reload: %+v, %v", result, err)
 		}
-		if got, last := p.happened(seq); len(got) != 1 || !strings.HasPrefix(got[0], "reload | reload refused, the running configuration stays | "+path+":1:1: ") {
+		if got, last := p.happened(seq); len(got) != 1 || !strings.HasPrefix(got[0], "reload refused | reload refused, the running configuration stays | "+path+":1:1: ") {
 			t.Errorf("a refused reload: got %q", got)
 		} else {
 			seq = last
@@ -110,8 +116,8 @@ func TestEvents(t *testing.T) {
 		p.wantEvents(&seq,
 			"admin | web | 10.0.0.4:80 | drained | uid 4711",
 			"admin | what operators say is not written down, trying again | disk full | lbd",
-			"real_server | web | 10.0.0.4:80 | drained, weight 0 | drained by uid 4711; no check",
-			"service | web | no usable real server",
+			"real_server drained | web | 10.0.0.4:80 | drained, weight 0 | drained by uid 4711; no check",
+			"service unusable | web | no usable real server",
 			"admin | what operators say is written down again | lbd")
 	})
 }

@@ -218,7 +218,7 @@ func (o *owner) switchTo(next *loaded) error {
 	o.mirror.setInterval(next.MirrorInterval)
 	o.log.Info("configuration loaded", "file", next.file, "sha256", next.sha256,
 		"services", len(next.VirtualServices))
-	o.events.add(api.Event{Kind: api.EventReload, Text: "configuration loaded", Reason: fmt.Sprintf("%s, sha256 %.12s", next.file, next.sha256)})
+	o.events.add(api.Event{Kind: api.EventReload, State: api.StateLoaded, Text: "configuration loaded", Reason: fmt.Sprintf("%s, sha256 %.12s", next.file, next.sha256)})
 	return nil
 }
 
@@ -236,7 +236,7 @@ func (o *owner) held(k ipvs.DestinationKey) bool {
 // refuse notes that a reload was refused.
 func (o *owner) refuse(err error) {
 	o.reloadErr = err.Error()
-	o.events.add(api.Event{Kind: api.EventReload, Text: "reload refused, the running configuration stays", Reason: o.reloadErr})
+	o.events.add(api.Event{Kind: api.EventReload, State: api.StateRefused, Text: "reload refused, the running configuration stays", Reason: o.reloadErr})
 	o.log.Error("reload refused, the running configuration stays", "err", err)
 	o.publish()
 }

@@ -135,11 +135,11 @@ func (o *owner) noteOutcome(err error, now time.Time) {
 		o.sync.lastSuccess = now
 		if last != nil {
 			o.log.Info("the table follows the configuration again")
-			o.events.add(api.Event{Kind: api.EventSync, Text: "the table follows the configuration again"})
+			o.events.add(api.Event{Kind: api.EventSync, State: api.StateFollows, Text: "the table follows the configuration again"})
 		}
 	case last == nil || last.Error() != err.Error():
 		o.log.Error("the table does not follow the configuration, trying again", "err", err)
-		o.events.add(api.Event{Kind: api.EventSync, Text: "the table does not follow the configuration, trying again", Reason: err.Error()})
+		o.events.add(api.Event{Kind: api.EventSync, State: api.StateFails, Text: "the table does not follow the configuration, trying again", Reason: err.Error()})
 	}
 	o.sync.lastErr = err
 }
