@@ -134,7 +134,7 @@ var quorumObject = newObject("quorum", []key{
 	{name: "hysteresis", kind: kindInt, def: "0", max: math.MaxUint32,
 		doc: "Keeps the quorum from changing with every real server: once lost it is gained at up + hysteresis, once held it is lost below up - hysteresis, and always at 0. With a hysteresis of up or more it is lost at 0 alone. The start goes by up."},
 	{name: "on_up", kind: kindArgs, example: `[/usr/local/sbin/announce, "on"]`, off: true,
-		doc: "Program with its arguments, no shell, that is run when the quorum is gained, and after each start of lbd once the checks have found it held. It gets LBD_SERVICE, LBD_KEY and LBD_QUORUM (held or lost) and has 30 seconds. One runs at a time, and none delays a change of weights: what has changed again before it is told is left out."},
+		doc: "Program with its arguments, no shell, that is run when the quorum is gained, and after each start of lbd once the checks have found it held. It gets LBD_SERVICE, LBD_KEY and LBD_QUORUM (held or lost) and has 30 seconds. One runs at a time, and none delays a change of weights: what has changed again before it is told is left out. One that fails is in the log and not tried again. status and doctor warn of a program that is missing, or that others than root can change."},
 	{name: "on_down", kind: kindArgs, example: `[/usr/local/sbin/announce, "off"]`, off: true,
 		doc: "The same for a quorum that is lost, or is found so after a start."},
 })

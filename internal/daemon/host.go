@@ -24,6 +24,8 @@ type host struct {
 	// forwards says that the engine takes packets to the services' addresses as
 	// they arrive, whether this host has the addresses or not.
 	forwards bool
+	// programs looks at those that lbd runs; nil where it runs none.
+	programs *programs
 }
 
 var _ Host = host{}
@@ -72,13 +74,17 @@ func (h host) Conntrack() (count, limit int, err error) {
 
 // Warnings implements Host.
 func (h host) Warnings(c *config.Config) []string {
+	var warnings []string
+	if h.programs != nil {
+		warnings = h.programs.warnings(c)
+	}
 	n := needs(c)
 	n.Forwarded = h.forwards
 	facts, err := h.ReadFacts(n)
 	if err != nil {
-		return []string{fmt.Sprintf("cannot look for what keeps the services from working: %v", err)}
+		return append(warnings, fmt.Sprintf("cannot look for what keeps the services from working: %v", err))
 	}
-	return sysnet.Warnings(facts, n)
+	return append(warnings, sysnet.Warnings(facts, n)...)
 }
 
 // needs returns what a configuration asks of the host.

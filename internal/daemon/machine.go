@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/command"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/sysnet"
 )
@@ -32,7 +33,10 @@ func openMachine(ctx context.Context, netns string, w wish) (*machine, error) {
 	if err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
-	m.host = host{Namespace: ns, sysctls: m.sysctls, forwards: m.name == config.EngineUserspace}
+	m.host = host{
+		Namespace: ns, sysctls: m.sysctls, forwards: m.name == config.EngineUserspace,
+		programs: &programs{exposed: command.Exposed},
+	}
 	if netns != "" {
 		m.env.Enter = ns.Do
 	}
