@@ -72,6 +72,9 @@ func (t *table) chains(s *shape) []chain {
 	if t.able.Fib != nil {
 		chains = append(chains, chain{chainForward, fwd, filter, priorityForward, t.forwardRules()})
 	}
+	if s.tries {
+		chains = append(chains, t.passiveChains(s)...)
+	}
 	if s.stateless {
 		return append(t.statelessChains(s), chains...)
 	}
@@ -93,11 +96,15 @@ func (s *shape) undecided() uint32 {
 // leaves unless it changes something; what belongs to no flow yet may go to the
 // queue.
 func (t *table) firstRules(s *shape, output bool) []exprs {
-	rules := []exprs{
+	var rules []exprs
+	if s.passive {
+		rules = append(rules, t.errorRule(output))
+	}
+	rules = append(rules,
 		t.countRule(s, output),
 		// ct state established,related goto tracked
 		rule(ctHas(expr.CtKeySTATE, knownStates), goTo(chainTracked)),
-	}
+	)
 	astray := goTo(chainStray)
 	if output {
 		astray = verdict(expr.VerdictAccept)

@@ -164,7 +164,7 @@ func TestNetnsFailedApply(t *testing.T) {
 
 // TestNetnsRefusedSpecs are Specs that cannot be.
 func TestNetnsRefusedSpecs(t *testing.T) {
-	r := openEmpty(t, Options{})
+	r := openEmpty(t, Options{StateMask: 0x70000000})
 	for _, test := range []struct {
 		edit func(s *Spec)
 		want string
@@ -182,6 +182,7 @@ func TestNetnsRefusedSpecs(t *testing.T) {
 			s.Services[2].OnePacket = true
 			s.Services[2].Key.Address = netip.AddrPortFrom(s.Services[2].Key.Address.Addr(), 0)
 		}, "one-packet scheduling without an address and a port"},
+		{func(s *Spec) { s.Services[0].Passive = true }, "state mask 0x70000000: to count how connections begin needs four bits"},
 		{func(s *Spec) { s.Servers[0].Mark = 0 }, "mark 0x0 is not within mask"},
 		{func(s *Spec) { s.Servers[0].Mark = DefaultMask }, "mark 0xfffff00 is not within mask"},
 		{func(s *Spec) { s.Servers[0].Mark = mark2 }, "mark 0x200 is taken"},
@@ -223,7 +224,10 @@ func TestOptions(t *testing.T) {
 	if o.Inactive() != 0x10000000 || o.Busy() != 0x20000000 || o.Reuse() != 0x40000000 || o.Refuse() != 0x0fffff00 {
 		t.Errorf("inactive %#x, busy %#x, reuse %#x, refuse %#x", o.Inactive(), o.Busy(), o.Reuse(), o.Refuse())
 	}
-	if o, err = (Options{StateMask: 0xc0000000}).withDefaults(); err != nil || o.Busy() != 0x80000000 || o.Reuse() != 0 {
-		t.Errorf("two bits: busy %#x, reuse %#x, %v", o.Busy(), o.Reuse(), err)
+	if o.Tried() != 0x80000000 {
+		t.Errorf("tried %#x", o.Tried())
+	}
+	if o, err = (Options{StateMask: 0xc0000000}).withDefaults(); err != nil || o.Busy() != 0x80000000 || o.Reuse() != 0 || o.Tried() != 0 {
+		t.Errorf("two bits: busy %#x, reuse %#x, tried %#x, %v", o.Busy(), o.Reuse(), o.Tried(), err)
 	}
 }

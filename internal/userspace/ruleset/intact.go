@@ -114,7 +114,7 @@ func (r *Rules) verify(t *table) (string, error) {
 	}
 	want := t.expectedElements(&r.last)
 	for _, s := range t.orderedSets() {
-		if !static(s.Name) || statelessSet(s.Name) && !t.shape.stateless {
+		if !static(s.Name) || !t.shape.has(s.Name) {
 			continue
 		}
 		list, there, err := r.elements(s)
@@ -191,6 +191,9 @@ func (t *table) expectedElements(s *Spec) map[string]map[element]bool {
 	}
 	for m := range t.signals {
 		add(setSignals, element{key: string(u32(m))})
+	}
+	for m := range t.passive {
+		passiveElements(m, add)
 	}
 	for k, v := range t.answers {
 		add(mapAnswers, element{key: k, value: v})

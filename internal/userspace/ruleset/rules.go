@@ -34,6 +34,8 @@ type Rules struct {
 	heard *listener
 	// counters is for one caller at a time and not under mu.
 	counters *counters
+	// handshakes are for any caller.
+	handshakes handshakes
 	// generation is the kernel's after our last transaction, or a later one that
 	// was not about our tables. unsure is set once it may have been.
 	generation uint32
@@ -124,7 +126,7 @@ func (r *Rules) send() error {
 
 // Close closes the connections to the kernel. Tables and tunnels stay.
 func (r *Rules) Close() error {
-	err := errors.Join(r.nft.CloseLasting(), r.watch.close(), r.heard.close(), r.counters.close())
+	err := errors.Join(r.nft.CloseLasting(), r.watch.close(), r.heard.close(), r.counters.close(), r.handshakes.close())
 	if r.tunnels != nil {
 		err = errors.Join(err, r.tunnels.Close())
 	}

@@ -30,9 +30,9 @@ type Options struct {
 	// zero is DefaultMask.
 	Mask uint32
 	// StateMask is the part of connection marks that holds a connection's state,
-	// disjoint from Mask: its lowest bit is Inactive, the next Busy, the third Reuse.
-	// Zero is DefaultStateMask. What an older lbd left may have two bits, so that
-	// nothing tells of Reuse.
+	// disjoint from Mask: its lowest bit is Inactive, the next Busy, the third Reuse,
+	// the fourth Tried. Zero is DefaultStateMask. What an older lbd left may have two
+	// bits, so that nothing tells of Reuse.
 	StateMask uint32
 	// Queue is the first queue's number, Queues how many there are; zero is one.
 	Queue, Queues uint16
@@ -124,6 +124,9 @@ type Service struct {
 	Fallback []Share
 	// Signals marks requests and responses in connection marks.
 	Signals bool
+	// Passive counts how its flows begin, for Handshakes: of those that connection
+	// tracking carries, over TCP and UDP. Options.Tried must not be zero.
+	Passive bool
 }
 
 func (v *Service) equal(o *Service) bool {
@@ -131,7 +134,7 @@ func (v *Service) equal(o *Service) bool {
 	a.Fallback, b.Fallback = nil, nil
 	return a.ID == b.ID && a.Key == b.Key && a.OnePacket == b.OnePacket && a.Forward == b.Forward && a.Mixed == b.Mixed &&
 		a.Persistent == b.Persistent && a.Timeout == b.Timeout && a.Netmask == b.Netmask &&
-		a.Signals == b.Signals && slices.Equal(v.Fallback, o.Fallback)
+		a.Signals == b.Signals && a.Passive == b.Passive && slices.Equal(v.Fallback, o.Fallback)
 }
 
 // untracked says whether connection tracking shall not even begin.
@@ -217,6 +220,8 @@ func (v *Service) check(o *Options) error {
 		return fmt.Errorf("address %v is of another family", k.Address)
 	case k.FWMark == 0 && !slices.Contains(protocols, k.Protocol):
 		return fmt.Errorf("protocol %v", k.Protocol)
+	case v.Passive && o.Tried() == 0:
+		return fmt.Errorf("state mask %#x: to count how connections begin needs four bits", o.StateMask)
 	case v.OnePacket && k.FWMark == 0 && k.Protocol != ipvs.UDP:
 		return fmt.Errorf("one-packet scheduling of %v", k.Protocol)
 	}

@@ -59,6 +59,8 @@ type table struct {
 	answers map[string]string
 	// signals are the elements of setSignals.
 	signals map[uint32]bool
+	// passive are the marks in setPassive.
+	passive map[uint32]bool
 	// uses counts the services that use a chain.
 	uses map[string]int
 	// regions are the parts of mapShares that services have, by their id.
@@ -72,14 +74,17 @@ type table struct {
 func (t *table) reset() {
 	t.known, t.shape, t.persistent = false, shape{}, 0
 	t.wanted = map[string]map[element]int{setSources: {}, setAnyPortSource: {}}
-	t.uses, t.answers, t.signals = map[string]int{}, map[string]string{}, nil
+	t.uses, t.answers, t.signals, t.passive = map[string]int{}, map[string]string{}, nil, nil
 	t.regions, t.free, t.used = map[uint32]uint32{}, nil, 0
 }
 
 // shape is what the rules of shared chains depend on.
 type shape struct {
 	persistent, dead, allEvents, stateless, signals, tunnels bool
-	timeouts                                                 ipvs.Timeouts
+	// passive says that there are services with Passive, tries that there are or
+	// were.
+	passive, tries bool
+	timeouts       ipvs.Timeouts
 }
 
 func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
@@ -109,6 +114,7 @@ func newTable(o *Options, a *Abilities, f ipvs.Family) *table {
 	templates := t.sets[mapTemplates]
 	templates.HasTimeout, templates.Dynamic, templates.Size = true, true, maxTemplates
 	t.addStatelessSets()
+	t.addPassiveSets()
 	return t
 }
 

@@ -50,9 +50,12 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// @th,96,32 & 0x70000 == 0 accept
 		rules = append(rules, unchanged())
 	}
+	// meta l4proto != tcp accept
+	rules = append(rules, rule(notTCP(), verdict(expr.VerdictAccept)))
+	if s.passive {
+		rules = append(rules, t.repliedRules()...)
+	}
 	return append(rules,
-		// meta l4proto != tcp accept
-		rule(notTCP(), verdict(expr.VerdictAccept)),
 		// tcp flags & (fin|syn|rst|ack) == syn ct direction original ct mark & INACTIVE != 0
 		//	ct event set destroy,mark ct mark set ct mark & ~INACTIVE ^ REUSE
 		//

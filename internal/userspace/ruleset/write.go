@@ -30,20 +30,23 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 	}
 	edits := newChanges()
 	t.editSignals(edits, s)
+	t.editPassive(edits, s)
 	next := shape{
 		persistent: t.persistent > 0, dead: len(s.Dead) > 0, signals: len(t.signals) > 0,
-		allEvents: s.AllEvents, timeouts: timeoutsOf(s.Timeouts),
+		passive: len(t.passive) > 0, allEvents: s.AllEvents, timeouts: timeoutsOf(s.Timeouts),
 	}
 	// Once there, it stays: its base chains are not deleted.
 	next.tunnels = t.shape.tunnels || slices.ContainsFunc(d.addedServers, func(v Server) bool { return v.Forward == ipvs.Tunnel })
 	next.stateless = next.tunnels || t.shape.stateless || slices.ContainsFunc(d.added, func(v Service) bool { return v.stateless() })
+	next.tries = t.shape.tries || next.passive
 	shared := t.chains(&next)
 	if full {
-		if err := r.adopt(t, shared, d, next.stateless); err != nil {
+		if err := r.adopt(t, shared, d, &next); err != nil {
 			return err
 		}
-	} else if next.stateless && !t.shape.stateless {
-		if err := r.create(t, shared, true, statelessSet); err != nil {
+	} else if next.stateless && !t.shape.stateless || next.tries && !t.shape.tries {
+		news := func(set string) bool { return next.has(set) && !t.shape.has(set) }
+		if err := r.create(t, shared, true, news); err != nil {
 			return err
 		}
 	}
@@ -231,7 +234,7 @@ func (r *Rules) exists(t *table) (bool, error) {
 // rules, finds the new element of a map, and in the new chain that this names
 // there are no old rules (nft_do_chain keeps the generation that it began with,
 // but look-ups do not).
-func (r *Rules) adopt(t *table, shared []chain, d *difference, stateless bool) error {
+func (r *Rules) adopt(t *table, shared []chain, d *difference, s *shape) error {
 	wanted := map[string]bool{}
 	for i := range shared {
 		wanted[shared[i].name] = true
@@ -268,7 +271,7 @@ func (r *Rules) adopt(t *table, shared []chain, d *difference, stateless bool) e
 			}
 		}
 	}
-	if err := r.create(t, shared, there, func(set string) bool { return stateless || !statelessSet(set) }); err != nil {
+	if err := r.create(t, shared, there, s.has); err != nil {
 		return err
 	}
 	for _, name := range stale {

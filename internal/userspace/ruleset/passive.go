@@ -1,0 +1,335 @@
+package ruleset
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Names for services with Passive. Chains and sets are made with the first such
+// service.
+const (
+	chainTryOut  = "passive_postrouting"
+	chainTryIn   = "passive_input"
+	chainTry     = "passive_try"    // the first packet of a flow
+	chainReplied = "passive_answer" // the first answer of its real server
+	chainErrors  = "passive_errors" // ICMP about a flow
+
+	setPassive     = "passive"             // mark
+	setTried       = "passive_tried"       // mark . protocol; each element counts flows that begin
+	setAnswered    = "passive_answered"    // mark; … TCP connections that the real server took
+	setReset       = "passive_reset"       // mark; … that it refused
+	setUnreachable = "passive_unreachable" // mark . protocol; … of which ICMP says that it cannot be reached
+)
+
+// priorityTry is behind whoever translates source addresses.
+const priorityTry = 101
+
+// What a client may have done to a packet so that no real server answers it. An
+// attacker sends such packets to make real servers look bad, so they do not count:
+// those that may die on the way for want of hops, have IP options, or the TCP
+// options of signed connections, which Linux drops without a word where nobody
+// asked for them (tcp_inbound_hash in net/ipv4/tcp.c).
+const (
+	leastHops        = 16
+	tcpOptionMD5     = 19
+	tcpOptionAO      = 29
+	plainIPv4        = 4<<4 | 5 // version, and a header of 5 words
+	offIPv4Hops      = 8
+	offIPv6Hops      = 7
+	offIPv6Next      = 6
+	presenceOfOption = unix.NFT_EXTHDR_F_PRESENT
+)
+
+// Tried is the bit of a connection mark that is set while a TCP connection of a
+// service with Passive has no answer yet; zero where StateMask has no room for it.
+func (o Options) Tried() uint32 {
+	rest := o.StateMask &^ o.Inactive() &^ o.Busy() &^ o.Reuse()
+	return rest & -rest
+}
+
+// addPassiveSets defines the sets.
+func (t *table) addPassiveSets() {
+	mark, proto := nftables.TypeMark, nftables.TypeInetProto
+	t.addSet(setPassive, nil, mark)
+	t.addSet(setTried, nil, mark, proto)
+	t.addSet(setAnswered, nil, mark)
+	t.addSet(setReset, nil, mark)
+	t.addSet(setUnreachable, nil, mark, proto)
+	for _, name := range countingSets {
+		t.sets[name].Counter = true
+	}
+}
+
+var countingSets = []string{setTried, setAnswered, setReset, setUnreachable}
+
+// passiveSet says whether a set is of those.
+func passiveSet(name string) bool {
+	switch name {
+	case setPassive, setTried, setAnswered, setReset, setUnreachable:
+		return true
+	}
+	return false
+}
+
+// has says whether a table of that shape has a set.
+func (s *shape) has(set string) bool {
+	return (s.stateless || !statelessSet(set)) && (s.tries || !passiveSet(set))
+}
+
+// passiveChains are the chains of services with Passive. Once there they stay, the
+// base chains without a rule while there is no such service. Where source addresses
+// are translated only first packets come, behind all that may drop one on this
+// host.
+func (t *table) passiveChains(s *shape) []chain {
+	var enter []exprs
+	if s.passive {
+		// ct mark & MASK @passive jump passive_try
+		enter = append(enter, rule(t.ofServers(setPassive), jump(chainTry)))
+	}
+	nat := nftables.ChainTypeNAT
+	return []chain{
+		{name: chainTry, rules: t.tryRules()},
+		{name: chainReplied, rules: t.answeredRules()},
+		{name: chainErrors, rules: t.unreachableRules()},
+		{chainTryOut, nftables.ChainHookPostrouting, nat, priorityTry, enter},
+		{chainTryIn, nftables.ChainHookInput, nat, priorityTry, enter},
+	}
+}
+
+// tryRules count a flow that begins.
+func (t *table) tryRules() []exprs {
+	plain := exprs{
+		t.network1(reg1, 0), holds(expr.CmpOpEq, reg1, []byte{plainIPv4}),
+		t.network1(reg1, offIPv4Hops), holds(expr.CmpOpGt, reg1, []byte{leastHops}),
+	}
+	if t.size == 16 {
+		plain = exprs{
+			t.network1(reg1, offIPv6Next), holds(expr.CmpOpEq, reg1, []byte{protoTCP}),
+			t.network1(reg1, offIPv6Hops), holds(expr.CmpOpGt, reg1, []byte{leastHops}),
+		}
+	}
+	lacks := func(option uint8) exprs {
+		return exprs{
+			&expr.Exthdr{DestRegister: reg1, Type: option, Len: 1, Flags: presenceOfOption, Op: expr.ExthdrOpTcpopt},
+			holds(expr.CmpOpEq, reg1, []byte{0}),
+		}
+	}
+	return []exprs{
+		// meta l4proto udp ct mark & MASK . meta l4proto @passive_tried
+		rule(protocol(protoUDP), t.ofProtocol(meta(expr.MetaKeyL4PROTO, reg32+1), setTried)),
+		// meta l4proto tcp @nh,0,8 0x45 ip ttl > 16 tcp option md5sig missing tcp option 29 missing
+		//	ct mark & MASK . meta l4proto @passive_tried ct mark set ct mark | TRIED
+		// meta l4proto tcp ip6 nexthdr tcp ip6 hoplimit > 16 …
+		rule(protocol(protoTCP), plain, lacks(tcpOptionMD5), lacks(tcpOptionAO),
+			t.ofProtocol(meta(expr.MetaKeyL4PROTO, reg32+1), setTried), orCTMark(^uint32(0), t.opts.Tried())),
+	}
+}
+
+// network1 loads a byte of the IP header.
+func (t *table) network1(reg, offset uint32) expr.Any {
+	return &expr.Payload{Base: expr.PayloadBaseNetworkHeader, DestRegister: reg, Offset: offset, Len: 1}
+}
+
+// ofProtocol is "ct mark & MASK . PROTOCOL @set".
+func (t *table) ofProtocol(load expr.Any, set string) exprs {
+	return append(exprs{ct(expr.CtKeyMARK, reg32), bitwise(reg32, t.opts.Mask, 0), load}, in(set)...)
+}
+
+// repliedRules are for packets that begin or end a TCP connection.
+func (t *table) repliedRules() []exprs {
+	return []exprs{
+		// ct mark & TRIED != 0 ct direction reply jump passive_answer
+		rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), reply(), jump(chainReplied)),
+	}
+}
+
+// answeredRules are for the first answer of a real server. What the client does
+// after its first packet changes nothing.
+func (t *table) answeredRules() []exprs {
+	return []exprs{
+		// tcp flags & rst != 0 ct mark & MASK @passive_reset
+		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), t.ofServers(setReset)),
+		// tcp flags & rst == 0 ct mark & MASK @passive_answered
+		rule(tcpFlags(tcpRST, expr.CmpOpEq, 0), t.ofServers(setAnswered)),
+		// ct mark set ct mark & ~TRIED
+		orCTMark(^t.opts.Tried(), 0),
+	}
+}
+
+// errorRule leads ICMP errors about flows aside, before they are counted with the
+// other packets.
+func (t *table) errorRule(output bool) exprs {
+	// meta l4proto icmp ct state related iif != lo goto passive_errors
+	return rule(protocol(t.icmp()), ctHas(expr.CtKeySTATE, expr.CtStateBitRELATED), uncounted(output), goTo(chainErrors))
+}
+
+func (t *table) icmp() uint8 {
+	if t.size == 16 {
+		return unix.IPPROTO_ICMPV6
+	}
+	return unix.IPPROTO_ICMP
+}
+
+// unreachableRules count ICMP errors that say that a real server, or its port,
+// cannot be reached; not those about the size of packets or their way, which are
+// the client's.
+func (t *table) unreachableRules() []exprs {
+	unreachable := uint8(3) // ICMP_DEST_UNREACH
+	if t.size == 16 {
+		unreachable = 1 // ICMPV6_DEST_UNREACH
+	}
+	tracked := goTo(chainTracked)
+	of := func(proto uint8) exprs {
+		return exprs{ct(expr.CtKeyPROTOCOL, reg1), holds(expr.CmpOpEq, reg1, []byte{proto})}
+	}
+	rules := []exprs{
+		// ct mark & MASK . ct direction @traffic
+		t.count(),
+		// ct direction original goto tracked
+		rule(original(), tracked),
+		// icmp type != destination-unreachable goto tracked
+		rule(exprs{transport(reg1, 0, 1), holds(expr.CmpOpNeq, reg1, []byte{unreachable})}, tracked),
+	}
+	if t.size == 4 {
+		for _, code := range []byte{4, 5} { // ICMP_FRAG_NEEDED, ICMP_SR_FAILED
+			// icmp code frag-needed goto tracked
+			rules = append(rules, rule(exprs{transport(reg1, 1, 1), holds(expr.CmpOpEq, reg1, []byte{code})}, tracked))
+		}
+	}
+	return append(rules,
+		// ct l4proto udp ct mark & MASK . ct l4proto @passive_unreachable goto tracked
+		rule(of(protoUDP), t.ofProtocol(ct(expr.CtKeyPROTOCOL, reg32+1), setUnreachable), tracked),
+		// ct l4proto tcp ct mark & TRIED != 0 ct mark & MASK . ct l4proto @passive_unreachable ct mark set ct mark & ~TRIED
+		rule(of(protoTCP), ctHas(expr.CtKeyMARK, t.opts.Tried()),
+			t.ofProtocol(ct(expr.CtKeyPROTOCOL, reg32+1), setUnreachable), orCTMark(^t.opts.Tried(), 0)),
+		// goto tracked
+		tracked,
+	)
+}
+
+// passiveElements calls yield for each element that a mark has.
+func passiveElements(mark uint32, yield func(set string, e element)) {
+	key := string(u32(mark))
+	yield(setPassive, element{key: key})
+	yield(setAnswered, element{key: key})
+	yield(setReset, element{key: key})
+	for _, p := range []byte{protoTCP, protoUDP} {
+		e := element{key: key + string(padded([]byte{p}))}
+		yield(setTried, e)
+		yield(setUnreachable, e)
+	}
+}
+
+// editPassive collects the edits of the sets: the marks of real servers whose
+// service has Passive.
+func (t *table) editPassive(c *changes, s *Spec) {
+	wanting, want := map[uint32]bool{}, map[uint32]bool{}
+	for i := range s.Services {
+		if v := &s.Services[i]; v.Passive && v.Key.Family == t.is {
+			wanting[v.ID] = true
+		}
+	}
+	if len(wanting) > 0 {
+		for i := range s.Servers {
+			if v := &s.Servers[i]; wanting[v.Service] {
+				want[v.Mark] = true
+			}
+		}
+	}
+	for m := range t.passive {
+		if !want[m] {
+			passiveElements(m, c.remove)
+		}
+	}
+	for m := range want {
+		if !t.passive[m] {
+			passiveElements(m, c.insert)
+		}
+	}
+	t.passive = want
+}
+
+// Handshake is something that happens as a flow of a service with Passive begins.
+type Handshake uint8
+
+// The kinds of Handshake. A TCP connection is Tried once, and then is Answered,
+// Reset or Unreachable at most once: its first answer, or ICMP in place of one. Of
+// UDP each flow is TriedUDP once, and each ICMP error is UnreachableUDP.
+const (
+	Tried Handshake = iota
+	Answered
+	Reset
+	Unreachable
+	TriedUDP
+	UnreachableUDP
+)
+
+// handshakes reads the counters of services with Passive. It has a socket of its
+// own, once it is used, so that nobody else waits for it.
+type handshakes struct {
+	mu       sync.Mutex
+	counters *counters
+}
+
+// Handshakes calls visit with the mark of each real server of services with
+// Passive, a kind, and how many of that kind there were since it came into the
+// rules. The counts are like those of Closed; it may be called at any time.
+func (r *Rules) Handshakes(visit func(mark uint32, kind Handshake, n uint64)) error {
+	h := &r.handshakes
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.counters == nil {
+		c, err := openCounters(&r.opts)
+		if err != nil {
+			return fmt.Errorf("open nftables: %w", err)
+		}
+		h.counters = c
+	}
+	for _, set := range countingSets {
+		for _, t := range r.tables {
+			request := dumpRequest(uint8(t.family), r.opts.Name, set)
+			if err := h.counters.read([][]byte{request}, r.opts.handshakes(set, visit)); err != nil {
+				return fmt.Errorf("read nftables counters: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// handshakes reads elements of a set: a mark, and a protocol where it has one.
+func (o *Options) handshakes(set string, visit func(mark uint32, kind Handshake, n uint64)) countVisitor {
+	kinds := map[string][2]Handshake{
+		setTried: {Tried, TriedUDP}, setUnreachable: {Unreachable, UnreachableUDP},
+		setAnswered: {Answered}, setReset: {Reset},
+	}[set]
+	size := 4
+	if set == setTried || set == setUnreachable {
+		size = 8
+	}
+	return func(key []byte, n, _ uint64) {
+		if len(key) != size {
+			return
+		}
+		mark, kind := binary.NativeEndian.Uint32(key), kinds[0]
+		if size == 8 && key[4] == protoUDP {
+			kind = kinds[1]
+		}
+		if o.isServer(mark) {
+			visit(mark, kind, n)
+		}
+	}
+}
+
+func (h *handshakes) close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.counters == nil {
+		return nil
+	}
+	return h.counters.close()
+}

@@ -1,0 +1,309 @@
+package ruleset
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/netnstest"
+)
+
+// passive is bothVersions with one real server for each version, and Passive where
+// it is asked for; TCP and UDP share its mark.
+func passive(on bool) Spec {
+	s := bothVersions()
+	for i := range s.Services {
+		v := &s.Services[i]
+		v.Passive = on
+		v.Fallback = v.Fallback[1:]
+		s.Servers[v.Fallback[0].Mark>>8-1].Service = v.ID
+	}
+	return s
+}
+
+// begun is how flows began.
+type begun struct{ Tried, Answered, Reset, Unreachable, TriedUDP, UnreachableUDP uint64 }
+
+// handshakes is what the rules counted, of the real servers that are used.
+func (l *lab) handshakes() begun {
+	l.t.Helper()
+	var got begun
+	err := l.rules.Handshakes(func(m uint32, k Handshake, n uint64) {
+		*map[Handshake]*uint64{
+			Tried: &got.Tried, Answered: &got.Answered, Reset: &got.Reset, Unreachable: &got.Unreachable,
+			TriedUDP: &got.TriedUDP, UnreachableUDP: &got.UnreachableUDP,
+		}[k] += n
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return got
+}
+
+// try opens a connection and closes it; it waits for a second at most.
+func (l *lab) try(from *netnstest.NS, addr string, control func(fd int) error) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Second)
+	defer cancel()
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if control != nil {
+			c.Control(func(fd uintptr) { err = control(int(fd)) })
+		}
+		return err
+	}}
+	err := from.Do(func() error {
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			c.Close()
+		}
+		return nil
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// onServers gives the real servers rules.
+func (l *lab) onServers(rules string) {
+	l.t.Helper()
+	for _, s := range l.servers {
+		nft(l.t, l.rulesOf(s), "table inet server { chain in { type filter hook input priority 0; "+rules+"; }; }")
+	}
+}
+
+// hops is how far the client's packets go when they come to the balancer.
+func hops(n int) func(fd int) error {
+	return func(fd int) error {
+		if unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, n) == nil {
+			return nil
+		}
+		return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TTL, n)
+	}
+}
+
+// TestNetnsHandshakes counts what becomes of the first packet of a connection, once
+// for each, whatever the client does.
+func TestNetnsHandshakes(t *testing.T) {
+	syn := "tcp flags & (syn|ack) == syn "
+	for _, test := range []struct {
+		name, rules string
+		do          func(l *lab, addr string)
+		want        begun // for each of two addresses
+	}{
+		{"answered", "accept", func(l *lab, addr string) { l.try(l.client, addr, nil) }, begun{Tried: 1, Answered: 1}},
+		{"answered a local client", "accept", func(l *lab, addr string) { l.try(l.lb, addr, nil) }, begun{Tried: 1, Answered: 1}},
+		{"far enough", "accept", func(l *lab, addr string) { l.try(l.client, addr, hops(leastHops+2)) }, begun{Tried: 1, Answered: 1}},
+		{"black hole", syn + "drop", func(l *lab, addr string) { l.try(l.client, addr, nil) }, begun{Tried: 1}},
+		{"reset", syn + "reject with tcp reset", func(l *lab, addr string) { l.try(l.client, addr, nil) }, begun{Tried: 1, Reset: 1}},
+		{"reset of a local client", syn + "reject with tcp reset", func(l *lab, addr string) { l.try(l.lb, addr, nil) }, begun{Tried: 1, Reset: 1}},
+		{"port unreachable", syn + "reject with icmpx port-unreachable", func(l *lab, addr string) { l.try(l.client, addr, nil) },
+			begun{Tried: 1, Unreachable: 1}},
+		{"host unreachable", syn + "reject with icmpx host-unreachable", func(l *lab, addr string) { l.try(l.client, addr, nil) },
+			begun{Tried: 1, Unreachable: 1}},
+		{"prohibited", syn + "reject with icmpx admin-prohibited", func(l *lab, addr string) { l.try(l.client, addr, nil) },
+			begun{Tried: 1, Unreachable: 1}},
+		{"too few hops", syn + "drop", func(l *lab, addr string) { l.try(l.client, addr, hops(leastHops+1)) }, begun{}},
+		{"client resets and floods", "accept", func(l *lab, addr string) {
+			for range 20 {
+				c, err := l.client.DialContext(l.t.Context(), "tcp", addr)
+				if err != nil {
+					l.t.Fatal(err)
+				}
+				c.(*net.TCPConn).SetLinger(0)
+				c.Close()
+			}
+		}, begun{Tried: 20, Answered: 20}},
+		{"server resets later", "accept", func(l *lab, addr string) {
+			c, err := l.client.DialContext(l.t.Context(), "tcp", addr)
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			c.SetDeadline(time.Now().Add(waitTime))
+			c.Read(make([]byte, 1))
+			l.abort(l.servers[1])
+			if _, err := c.Read(make([]byte, 1)); err == nil {
+				l.t.Error("no reset")
+			}
+			c.Close()
+		}, begun{Tried: 1, Answered: 1}},
+		{"datagrams", "accept", func(l *lab, addr string) {
+			if _, err := l.ask(l.client, "udp", addr); err != nil {
+				l.t.Fatal(err)
+			}
+		}, begun{TriedUDP: 1}},
+		{"datagrams to a closed port", "udp dport 8080 reject", func(l *lab, addr string) { l.ask(l.client, "udp", addr) },
+			begun{TriedUDP: 1, UnreachableUDP: 1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			eachWay(t, Options{}, passive(true), func(t *testing.T, l *lab) {
+				l.onServers(test.rules)
+				for _, addr := range addresses {
+					test.do(l, addr)
+				}
+				n := uint64(len(addresses))
+				w := test.want
+				want := begun{n * w.Tried, n * w.Answered, n * w.Reset, n * w.Unreachable, n * w.TriedUDP, n * w.UnreachableUDP}
+				// What comes last may be on its way.
+				var got begun
+				for end := time.Now().Add(waitTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+					if got = l.handshakes(); got == want {
+						break
+					}
+				}
+				if got != want {
+					t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
+				}
+				if ok, err := l.rules.Intact(t.Context()); !ok || err != nil {
+					t.Errorf("intact: %v, %v", ok, err)
+				}
+				// The bit is for those that wait alone.
+				waiting := l.flows(func(e *conntrack.Event) bool { return e.Mark&l.rules.opts.Tried() != 0 })
+				if unanswered := want.Tried - want.Answered - want.Reset - want.Unreachable; uint64(len(waiting)) != unanswered {
+					t.Errorf("want %d connections that wait, got %+v", unanswered, waiting)
+				}
+			})
+		})
+	}
+}
+
+// rawSYN sends the first segment of a connection over IPv4, with options.
+func (l *lab) rawSYN(port uint16, ip, tcp []byte) {
+	l.t.Helper()
+	src, dst := netip.MustParseAddr("198.51.100.2").As4(), netip.MustParseAddr("192.0.2.1").As4()
+	b := binary.BigEndian.AppendUint16(nil, port)
+	b = append(binary.BigEndian.AppendUint16(b, 80), 0, 0, 0, 1, 0, 0, 0, 0, byte(5+len(tcp)/4)<<4, tcpSYN, 0xff, 0xff, 0, 0, 0, 0)
+	b = append(b, tcp...)
+	sum := uint32(unix.IPPROTO_TCP) + uint32(len(b))
+	for _, part := range [][]byte{src[:], dst[:], b} {
+		for i := 0; i < len(part); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(part[i:]))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(b[16:], ^uint16(sum))
+	err := l.client.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if len(ip) > 0 {
+			if err := unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, string(ip)); err != nil {
+				return err
+			}
+		}
+		return unix.Sendto(fd, b, 0, &unix.SockaddrInet4{Addr: dst})
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestNetnsHandshakesOdd sends first segments that a real server may not answer
+// although it is well: they do not count.
+func TestNetnsHandshakesOdd(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(passive(true))
+	md5 := append([]byte{19, 18}, make([]byte, 18)...)
+	ao := append([]byte{29, 16}, make([]byte, 14)...)
+	for i, options := range []struct{ ip, tcp []byte }{{nil, md5}, {nil, ao}, {[]byte{1, 1, 1, 0}, nil}, {nil, []byte{2, 4, 5, 180}}} {
+		port := uint16(5000 + i)
+		l.rawSYN(port, options.ip, options.tcp)
+		l.flowOf(&net.TCPAddr{Port: int(port), IP: net.IPv4zero}, every)
+	}
+	want := begun{Tried: 1, Answered: 1}
+	var got begun
+	for end := time.Now().Add(waitTime); time.Now().Before(end) && got != want; time.Sleep(5 * time.Millisecond) {
+		got = l.handshakes()
+	}
+	if got != want {
+		t.Errorf("only a plain segment counts (-want +got)\n%s", cmp.Diff(want, got))
+	}
+}
+
+// TestNetnsPassiveEdits switches Passive on and off. The rules of who never had it
+// have nothing of it; later its chains stay, and count nothing.
+func TestNetnsPassiveEdits(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(passive(false))
+	without := l.ruleset()
+	if strings.Contains(without, "passive") {
+		t.Errorf("services without it have\n%s", without)
+	}
+	l.try(l.client, addresses[0], nil)
+	if got := l.handshakes(); got != (begun{}) {
+		t.Errorf("counted without: %+v", got)
+	}
+	for range 2 {
+		l.apply(passive(true))
+		l.try(l.client, addresses[0], nil)
+		if want, got := (begun{Tried: 1, Answered: 1}), l.handshakes(); want != got {
+			t.Errorf("with it (-want +got)\n%s", cmp.Diff(want, got))
+		}
+		if ok, err := l.rules.Intact(t.Context()); !ok || err != nil {
+			t.Errorf("intact: %v, %v", ok, err)
+		}
+		l.apply(passive(false))
+		l.try(l.client, addresses[0], nil)
+		if got := l.handshakes(); got != (begun{}) {
+			t.Errorf("counted after: %+v", got)
+		}
+		if ok, err := l.rules.Intact(t.Context()); !ok || err != nil {
+			t.Errorf("intact: %v, %v", ok, err)
+		}
+	}
+	// Nothing is left but sets without elements and chains that nothing leads to.
+	for _, line := range strings.Split(l.ruleset(), "\n") {
+		if strings.Contains(line, "jump passive") || strings.Contains(line, "goto passive_errors") {
+			t.Errorf("left: %s", line)
+		}
+	}
+	for _, family := range []string{"ip", "ip6"} {
+		for _, set := range append([]string{setPassive}, countingSets...) {
+			if list := nft(t, l.rules, "list", "set", family, "lbd", set); strings.Contains(list, "elements") {
+				t.Errorf("left:\n%s", list)
+			}
+		}
+	}
+}
+
+// TestHandshakeElements reads elements as the kernel has them, and none else.
+func TestHandshakeElements(t *testing.T) {
+	o, err := Options{}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := string(u32(mark1))
+	for _, test := range []struct{ set, key, want string }{
+		{setAnswered, mark, "256 1 7"},
+		{setReset, mark, "256 2 7"},
+		{setTried, mark + "\x06\x00\x00\x00", "256 0 7"},
+		{setTried, mark + "\x11\x00\x00\x00", "256 4 7"},
+		{setUnreachable, mark + "\x06\x00\x00\x00", "256 3 7"},
+		{setUnreachable, mark + "\x11\x00\x00\x00", "256 5 7"},
+		{setTried, mark, ""},
+		{setReset, mark + "\x06\x00\x00\x00", ""},
+		{setReset, mark[:3], ""},
+		{setReset, string(u32(o.Refuse())), ""},
+		{setReset, string(u32(1)), ""},
+	} {
+		got := ""
+		o.handshakes(test.set, func(m uint32, k Handshake, n uint64) { got = fmt.Sprint(m, k, n) })([]byte(test.key), 7, 0)
+		if got != test.want {
+			t.Errorf("%s %q: want %q, got %q", test.set, test.key, test.want, got)
+		}
+	}
+}
