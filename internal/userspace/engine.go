@@ -69,6 +69,7 @@ type rules interface {
 	DeleteTemplates(ctx context.Context, service uint32, marks ...uint32) error
 	Closed(visit func(mark uint32, n uint64, quiet bool)) error
 	Traffic(visit func(mark uint32, back bool, packets, bytes uint64)) error
+	Handshakes(visit func(mark uint32, kind ruleset.Handshake, n uint64)) error
 	Flows(ctx context.Context, visit func(*ruleset.Flow)) error
 	DeleteFlows(ctx context.Context, marks ...uint32) error
 	Remove(ctx context.Context) error
@@ -148,6 +149,9 @@ type Engine struct {
 	kernelQueues queueLister
 	// listeners counts the sockets of others that listen to events.
 	listeners func() (int, error)
+
+	// passive is of services that count how connections begin.
+	passive passive
 
 	// mu guards all that follows. It is never held over a call that may wait.
 	mu        sync.Mutex

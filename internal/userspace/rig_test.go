@@ -370,6 +370,9 @@ type fakeRules struct {
 	kernel  *kernel
 	// closedError is what Closed fails with, trafficError what Traffic does.
 	closedError, trafficError error
+	// handshakes are what Handshakes visits, handshakesError what it fails with.
+	handshakes      []handshake
+	handshakesError error
 	// trafficReads counts the calls of Traffic.
 	trafficReads int
 	// fail is returned by Apply, before is called by it.
@@ -429,6 +432,20 @@ func (r *fakeRules) Traffic(visit func(mark uint32, back bool, packets, bytes ui
 		visit(mark, true, v[1].packets, v[1].bytes)
 	}
 	return r.trafficError
+}
+
+func (r *fakeRules) Handshakes(visit func(mark uint32, kind ruleset.Handshake, n uint64)) error {
+	for _, v := range r.handshakes {
+		visit(v.mark, v.kind, v.n)
+	}
+	return r.handshakesError
+}
+
+// handshake is what a counter of the rules says.
+type handshake struct {
+	mark uint32
+	kind ruleset.Handshake
+	n    uint64
 }
 
 func (r *fakeRules) Flows(ctx context.Context, visit func(*ruleset.Flow)) error {

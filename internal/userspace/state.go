@@ -150,6 +150,7 @@ func (e *Engine) spec(st *state) ruleset.Spec {
 			Timeout:    s.Persistence.Timeout,
 			Netmask:    s.Persistence.Netmask,
 			Signals:    readsSignals(s.Scheduler),
+			Passive:    e.passive.services[s.ServiceKey],
 		}
 		if w := ways[s.id]; w.routed {
 			rs.Forward, rs.Mixed = ipvs.Route, w.tracked

@@ -1,0 +1,100 @@
+package userspace
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// TestHandshakes tells each thing once, of live real servers, whatever the rules'
+// counters do meanwhile.
+func TestHandshakes(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	mark := func(i int) uint32 { return g.engine.marks.of(g.engine.model.services[web.ServiceKey].servers[i].id) }
+	m1, m2 := mark(0), mark(1)
+	key := func(i int) ipvs.DestinationKey {
+		return g.engine.model.services[web.ServiceKey].servers[i].key()
+	}
+	want := func(what string, want ...Handshakes) {
+		t.Helper()
+		got, err := g.engine.Handshakes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, cmpopts.EquateComparable(ipvs.DestinationKey{})); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+	}
+	say := func(h ...handshake) { g.rules.handshakes = h }
+	want("nothing yet")
+	say(handshake{m1, ruleset.Tried, 5}, handshake{m1, ruleset.Answered, 3}, handshake{m2, ruleset.Reset, 2},
+		handshake{m2, ruleset.UnreachableUDP, 1}, handshake{m2, ruleset.TriedUDP, 4}, handshake{m2, ruleset.Unreachable, 6}, handshake{0x77700, ruleset.Tried, 9})
+	want("the first", Handshakes{DestinationKey: key(0), Tried: 5, Answered: 3},
+		Handshakes{DestinationKey: key(1), Reset: 2, Unreachable: 6, TriedUDP: 4, UnreachableUDP: 1})
+	want("nothing new")
+	say(handshake{m2, ruleset.Reset, 3}, handshake{m2, ruleset.Unreachable, 6}, handshake{m2, ruleset.TriedUDP, 4}, handshake{m2, ruleset.UnreachableUDP, 1})
+	want("one left out", Handshakes{DestinationKey: key(1), Reset: 1})
+	say(handshake{m1, ruleset.Tried, 6}, handshake{m1, ruleset.Tried, 6}, handshake{m1, ruleset.Answered, 3}, handshake{m2, ruleset.Reset, 1})
+	want("one twice, one begun again", Handshakes{DestinationKey: key(0), Tried: 1}, Handshakes{DestinationKey: key(1), Reset: 1})
+	g.apply(remove(web, two))
+	say(handshake{m1, ruleset.Tried, 6}, handshake{m1, ruleset.Answered, 3}, handshake{m2, ruleset.Reset, 9})
+	want("a dead real server")
+	g.rules.handshakesError = errors.New("no luck")
+	if _, err := g.engine.Handshakes(); err == nil {
+		t.Error("no error")
+	}
+	g.rules.handshakesError = nil
+	say(handshake{m1, ruleset.Tried, 7}, handshake{m1, ruleset.Answered, 3})
+	want("after an error", Handshakes{DestinationKey: key(0), Tried: 1})
+}
+
+// TestWatchHandshakes writes rules only where they change, and those of services
+// that come later at once.
+func TestWatchHandshakes(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	watch := func(writes int, keys ...ipvs.ServiceKey) {
+		t.Helper()
+		before := g.rules.applied
+		if err := g.engine.WatchHandshakes(t.Context(), keys); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.rules.applied - before; got != writes {
+			t.Errorf("watch %v: want %d writes, got %d", keys, writes, got)
+		}
+	}
+	passive := func(want ...bool) {
+		t.Helper()
+		var got []bool
+		for _, s := range g.rules.spec.Services {
+			got = append(got, s.Passive)
+		}
+		if d := diff(want, got); d != "" {
+			t.Errorf("in the rules (-want +got):\n%s", d)
+		}
+	}
+	passive(false)
+	watch(0)
+	watch(0, web6.ServiceKey)
+	passive(false)
+	watch(1, web.ServiceKey, web6.ServiceKey)
+	passive(true)
+	watch(0, web.ServiceKey, web6.ServiceKey)
+	g.apply(addOp(web6))
+	passive(true, true)
+	g.rules.fail = errors.New("no luck")
+	if err := g.engine.WatchHandshakes(t.Context(), nil); err == nil {
+		t.Error("no error")
+	}
+	g.rules.fail = nil
+	if err := g.engine.maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	passive(false, false)
+}
