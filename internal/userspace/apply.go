@@ -82,14 +82,16 @@ func (e *Engine) carryOut(ctx context.Context, p *plan) error {
 	}
 	st := p.state()
 	e.hold(p, true)
-	if err := e.program(ctx, &st); err != nil {
+	write := e.program
+	if len(p.servers)+len(p.services) > 0 {
+		write = e.programKept
+	}
+	if err := write(ctx, &st); err != nil {
 		e.hold(p, false)
 		p.unnumber()
 		// The old rules may be there or not, and the store has what is not true.
 		e.stale = true
-		if err := e.save(e.current()); err != nil {
-			e.log.Error("keep the state of the userspace engine", "err", err)
-		}
+		e.keep(e.current())
 		return err
 	}
 	e.mu.Lock()
@@ -114,15 +116,28 @@ func (p *plan) revives() bool {
 	return false
 }
 
-// program writes a state to the store, and then to the host and the rules.
+// programKept is program for a state with numbers that the store does not have, or
+// without some that others may get then: the next engine must not take a flow for
+// one of another real server.
+func (e *Engine) programKept(ctx context.Context, st *state) error {
+	if e.keep(st); e.unkept != nil {
+		return fmt.Errorf("keep the state: %w", e.unkept)
+	}
+	return e.program(ctx, st)
+}
+
+// program writes a state to the store, and then to the host and the rules. A store
+// that cannot be written must not keep the weight of a failed real server: all
+// numbers are known to it, and what else the next engine finds there is put right
+// by who tells it what the table should be.
 func (e *Engine) program(ctx context.Context, st *state) error {
 	e.allEvents = e.others.Load()
 	change, err := e.noteHost(e.wantHost(st))
 	if err != nil {
 		return err
 	}
-	if err := e.save(st); err != nil {
-		return fmt.Errorf("keep the state: %w", err)
+	if e.keep(st); e.unkept != nil && len(change) > 0 {
+		return fmt.Errorf("keep settings of the host: %w", e.unkept)
 	}
 	if err := e.changeHost(change); err != nil {
 		return err
@@ -132,6 +147,19 @@ func (e *Engine) program(ctx context.Context, st *state) error {
 	}
 	e.stale = false
 	return nil
+}
+
+// keep writes a state to the store, and tells when that begins to fail and works
+// again. The write lock is held.
+func (e *Engine) keep(st *state) {
+	err := e.save(st)
+	switch {
+	case err != nil && e.unkept == nil:
+		e.log.Error("the state of the userspace engine is not kept, trying again: real servers can be changed and removed, and none added", "err", err)
+	case err == nil && e.unkept != nil:
+		e.log.Info("the state of the userspace engine is kept again")
+	}
+	e.unkept = err
 }
 
 // current returns the state of the model.

@@ -128,8 +128,10 @@ type Engine struct {
 	// the write lock, and so do the settings of the host.
 	stale       bool
 	hostSysctls map[string]savedSysctl
-	// saved is what the store has, nil where that is not known.
-	saved []byte
+	// saved is what the store has, nil where that is not known; unkept is why it
+	// could not be written last.
+	saved  []byte
+	unkept error
 	// hostDone are the settings of the host that are as they must be.
 	hostDone map[string]string
 	// hostChanged are those of them that somebody has changed since.

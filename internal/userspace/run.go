@@ -219,6 +219,8 @@ func (e *Engine) maintain(ctx context.Context) error {
 		if err := e.program(ctx, e.current()); err != nil {
 			return err
 		}
+	} else if e.unkept != nil {
+		e.keep(e.current())
 	}
 	e.tidy(ctx)
 	return e.retire(ctx)

@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -144,21 +145,44 @@ func FuzzStore(f *testing.F) {
 	})
 }
 
-// TestStoreFull opens the next engine while nothing can be written.
+// TestStoreFull has a store that cannot be written: a failed real server loses its
+// weight all the same, or its place, and one that has no number gets none, which
+// the next engine would not know of.
 func TestStoreFull(t *testing.T) {
 	g := newRig(t)
-	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1), add(web, three, 1))
 	g.store.fail = errTest
 	g.start()
 	if got := g.connect(tupleTo(web, "198.51.100.1:1000"), 1); got == "" {
 		t.Error("the next engine refuses a client")
 	}
-	if err := g.engine.Apply(t.Context(), []ipvs.Op{update(web, one, 7)}); !errors.Is(err, errTest) {
-		t.Errorf("what cannot be kept: want %v, got %v", errTest, err)
+	g.apply(update(web, one, 0), remove(web, three))
+	for i := range 4 {
+		if got := g.connect(tupleTo(web, fmt.Sprintf("198.51.100.2:%d", 1000+i)), 1); got != two {
+			t.Errorf("a connection went to %q, want %s", got, two)
+		}
+	}
+	for name, ops := range map[string][]ipvs.Op{
+		"real server": {add(web, "10.0.0.9:80", 1)},
+		"service":     {addOp(web6)},
+	} {
+		if err := g.engine.Apply(t.Context(), ops); !errors.Is(err, errTest) {
+			t.Errorf("a new %s: want %v, got %v", name, errTest, err)
+		}
+	}
+	g.apply(add(web, three, 5)) // its number is known still
+	if err := g.engine.maintain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(g.log.String(), "is not kept, trying again"); n != 1 {
+		t.Errorf("want the log to tell once, got %d in\n%s", n, g.log)
 	}
 	g.store.fail = nil
-	g.apply(update(web, one, 7))
-	if !strings.Contains(string(g.store.data), `"weight":7`) {
-		t.Errorf("the store has %s", g.store.data)
+	if err := g.engine.maintain(t.Context()); err != nil {
+		t.Error(err)
 	}
+	if s := string(g.store.data); !strings.Contains(s, `"weight":0`) || !strings.Contains(s, `"weight":5`) || !strings.Contains(g.log.String(), "is kept again") {
+		t.Errorf("the store has %s, the log\n%s", g.store.data, g.log)
+	}
+	g.apply(add(web, "10.0.0.9:80", 1), addOp(web6))
 }

@@ -103,7 +103,7 @@ func (e *Engine) retire(ctx context.Context) error {
 	st.dead = slices.DeleteFunc(st.dead, func(d deadState) bool {
 		return slices.ContainsFunc(gone, func(s *server) bool { return s.id == d.id })
 	})
-	if err := e.program(ctx, st); err != nil {
+	if err := e.programKept(ctx, st); err != nil {
 		e.stale = true
 		return err
 	}
