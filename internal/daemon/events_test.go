@@ -115,10 +115,10 @@ func TestEvents(t *testing.T) {
 		after(decided)
 		p.wantEvents(&seq,
 			"admin | web | 10.0.0.4:80 | drained | uid 4711",
-			"admin | what operators say is not written down, trying again | disk full | lbd",
+			"admin | what operators say is not written down, trying again | disk full",
 			"real_server drained | web | 10.0.0.4:80 | drained, weight 0 | drained by uid 4711; no check",
 			"service unusable | web | no usable real server",
-			"admin | what operators say is written down again | lbd")
+			"admin | what operators say is written down again")
 	})
 }
 

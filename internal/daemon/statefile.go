@@ -54,11 +54,11 @@ func (o *owner) saveAdmin(now time.Time) {
 		o.unsaved++
 		if last == nil || last.Error() != err.Error() {
 			o.log.Error("what operators say is not written down, trying again", "file", o.admin.path, "err", err)
-			o.events.add(api.Event{Kind: api.EventAdmin, Text: "what operators say is not written down, trying again", Reason: err.Error(), By: "lbd"})
+			o.events.add(api.Event{Kind: api.EventAdmin, Text: "what operators say is not written down, trying again", Reason: err.Error()})
 		}
 	case last != nil:
 		o.log.Info("what operators say is written down again", "file", o.admin.path)
-		o.events.add(api.Event{Kind: api.EventAdmin, Text: "what operators say is written down again", By: "lbd"})
+		o.events.add(api.Event{Kind: api.EventAdmin, Text: "what operators say is written down again"})
 		fallthrough
 	default:
 		o.unsaved = 0
