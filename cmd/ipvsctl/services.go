@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,6 +64,10 @@ func (a *app) printServices(services []api.Service, direct bool) {
 		return
 	}
 	cols := columns(a.output == formatWide, direct)
+	if anyMarked(services) {
+		at := slices.IndexFunc(cols, func(c column) bool { return c.title == stateColumn })
+		cols = slices.Insert(cols, at+1, column{"MARKS", false, marksText})
+	}
 	t := table{indent: "  ", right: map[int]bool{}}
 	titles := make([]string, len(cols))
 	for i, c := range cols {
@@ -117,6 +122,15 @@ func serviceLine(s api.Service) string {
 	if s.Foreign {
 		b.WriteString(" (foreign: not lbd's)")
 	}
+	switch {
+	case s.BackupIn:
+		b.WriteString(" (quorum lost: on backup servers)")
+	case s.Quorum == "lost":
+		b.WriteString(" (quorum lost)")
+	}
+	if s.HealthIgnored {
+		b.WriteString(" (health ignored)")
+	}
 	return b.String()
 }
 
@@ -158,6 +172,57 @@ func stateText(s api.Service, r api.RealServer) string {
 		return r.State
 	}
 	return r.State + " " + span(r.StateSeconds)
+}
+
+// marksText says what else there is to a real server than its state: what an
+// operator said, and whose tier and which policy it has to do with.
+func marksText(_ api.Service, r api.RealServer) string {
+	var marks []string
+	if r.Backup {
+		marks = append(marks, "backup")
+	}
+	if text := adminText(r.Admin); text != "" {
+		marks = append(marks, text)
+	}
+	if r.Ramping && r.Admin.RampSeconds == 0 {
+		marks = append(marks, "slow start")
+	}
+	if r.HealthIgnored {
+		marks = append(marks, "health ignored")
+	}
+	return dash(strings.Join(marks, ", "))
+}
+
+// adminText prints what an operator said: "drain, weight 7 in 25s by alice".
+func adminText(a api.Admin) string {
+	var words []string
+	if a.Mode == "drain" || a.Mode == "disable" {
+		words = append(words, a.Mode)
+	}
+	if a.Weight != nil {
+		text := fmt.Sprintf("weight %d", *a.Weight)
+		if a.RampSeconds > 0 {
+			text += " in " + span(a.RampSeconds)
+		}
+		words = append(words, text)
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	by, _, _ := strings.Cut(a.By, " (")
+	return strings.Join(words, ", ") + " by " + by
+}
+
+// anyMarked says whether a real server has marks: most lists do without.
+func anyMarked(services []api.Service) bool {
+	for _, s := range services {
+		for _, r := range s.RealServers {
+			if marksText(s, r) != "-" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkText prints the last result of the check that tells most: one that

@@ -18,7 +18,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the state of lbd",
 		Long: `Show the state of lbd: engine, configuration, how well the table follows it,
-services and real servers by state, and warnings.
+whether checks begin on time, services and real servers by state, and warnings.
 
 The exit status is 1 if the last pass over the table failed.`,
 		Example:           "  ipvsctl status -o json | jq .real_servers.down",
@@ -48,8 +48,12 @@ func (a *app) printStatus(s api.Status) {
 	t.row("last sync:", syncLine(s.Sync))
 	t.row("drift:", driftLine(s))
 	t.row("counts:", mirrorLine(s.Mirror))
+	t.row("checks:", checksLine(s.Checks))
 	t.row("virtual services:", countsLine(s.Services))
 	t.row("real servers:", countsLine(s.RealServers))
+	if text := policiesLine(s.Policies); text != "" {
+		t.row("policies:", text)
+	}
 	if len(s.Sysctls) > 0 {
 		var settings []string
 		for _, name := range slices.Sorted(maps.Keys(s.Sysctls)) {
@@ -98,7 +102,7 @@ func syncLine(s api.Sync) string {
 	if s.FailedOps > 0 {
 		text += fmt.Sprintf(", %d failed", s.FailedOps)
 	}
-	return text
+	return text + stuckText(s.HeartbeatSeconds)
 }
 
 func driftLine(s api.Status) string {
@@ -113,6 +117,55 @@ func driftLine(s api.Status) string {
 		text += ", " + since(s.Time, s.Sync.LastDriftTime)
 	}
 	return text
+}
+
+// stuckText says that a part of lbd makes no progress.
+func stuckText(heartbeat float64) string {
+	if heartbeat < stuckAfter {
+		return ""
+	}
+	return "; no progress for " + span(heartbeat)
+}
+
+// stuckAfter is the time, in seconds, after which a heartbeat of each second is
+// missed.
+const stuckAfter = 5
+
+// checksLine says how many checks there are and how late they begin.
+func checksLine(c api.Checks) string {
+	if c.Probes == 0 {
+		return "none"
+	}
+	text := plural(c.Probes, "probe")
+	if c.Results > 0 {
+		text += fmt.Sprintf(", begun %s late at most, %s on average", latency(c.LagMaxSeconds), latency(c.LagSeconds))
+	}
+	if c.Waiting > 0 {
+		text += fmt.Sprintf(", %d waiting", c.Waiting)
+	}
+	if c.Skipped > 0 {
+		text += fmt.Sprintf(", %d left out", c.Skipped)
+	}
+	return text + stuckText(c.HeartbeatSeconds)
+}
+
+// policiesLine leaves out what does not happen.
+func policiesLine(p api.Policies) string {
+	var words []string
+	for _, w := range []struct {
+		n         int
+		one, many string
+	}{
+		{p.QuorumLost, "virtual service has lost its quorum", "virtual services have lost their quorum"},
+		{p.BackupIn, "is on backup servers", "are on backup servers"},
+		{p.HealthIgnored, "virtual service ignores health", "virtual services ignore health"},
+		{p.Ramping, "real server is on the way to its weight", "real servers are on the way to their weight"},
+	} {
+		if w.n > 0 {
+			words = append(words, pluralOf(w.n, w.one, w.many))
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 func overridesLine(o api.Overrides) string {

@@ -21,8 +21,13 @@ func fixture() *fakeBackend {
 			LastReloadError: "lbd.yaml:3:5: unknown key \"sheduler\"",
 			Sync: Sync{
 				LastSuccess: at.Add(-time.Second), AgeSeconds: 1, LastError: "ENOBUFS", Passes: 120, Ops: 40, FailedOps: 2,
-				Drift: 1, LastDrift: "added TCP 192.0.2.10:80", LastDriftTime: at.Add(-time.Minute),
+				HeartbeatSeconds: 0.25, Drift: 1, LastDrift: "added TCP 192.0.2.10:80", LastDriftTime: at.Add(-time.Minute),
 			},
+			Checks: Checks{
+				Probes: 12, Running: 3, Waiting: 1, Results: 5000, Failures: 40, Skipped: 2,
+				LagSeconds: 0.001, LagMaxSeconds: 0.25, HeartbeatSeconds: 0.5,
+			},
+			Policies:    Policies{QuorumLost: 2, BackupIn: 1, HealthIgnored: 1, Ramping: 3},
 			Mirror:      Mirror{CountsAgeSeconds: 0.5, StatsAgeSeconds: 8, LastError: "read /proc/net/ip_vs: EINTR"},
 			Services:    Counts{Total: 5, Up: 2, Down: 1, Pending: 1, Draining: 1},
 			RealServers: Counts{Total: 12, Up: 4, Down: 3, Pending: 1, Draining: 1, Drained: 1, Disabled: 1, Standby: 1},
@@ -35,11 +40,11 @@ func fixture() *fakeBackend {
 			{
 				Name: "web", Key: "TCP 192.0.2.10:80", Protocol: "TCP", Address: "192.0.2.10:80", Family: "ipv4",
 				Scheduler: "wlc", Flags: []string{"ops"}, PersistenceSeconds: 300, Netmask: "255.255.255.0",
-				PersistenceEngine: "sip", Stats: stats,
+				PersistenceEngine: "sip", Quorum: "lost", BackupIn: true, HealthIgnored: true, Stats: stats,
 				RealServers: []RealServer{{
 					Address: "10.0.0.2:80", Forward: "Tunnel", Tunnel: "gue:6080", ProgrammedWeight: 0, ConfiguredWeight: 3,
 					UpperThreshold: 100, LowerThreshold: 75, Active: 7, Inactive: 8, Persistent: 9, Present: true,
-					State: "drained", StateSeconds: 12.5, Reason: "drained by alice (uid 1000)", Admin: admin,
+					State: "drained", StateSeconds: 12.5, Reason: "drained by alice (uid 1000)", Admin: admin, Backup: true, Ramping: true, HealthIgnored: true,
 					Checks: []Check{{
 						Probe: "tcp 10.0.0.2:80", State: "down", Detail: "connection refused",
 						LatencySeconds: 0.001, AgeSeconds: 2, Checks: 100, Failures: 3,

@@ -28,11 +28,13 @@ type Status struct {
 	ConfigLoaded time.Time `json:"config_loaded"`
 	ConfigSHA256 string    `json:"config_sha256"`
 	// LastReloadError is why the last reload was refused; empty if it was not.
-	LastReloadError string `json:"last_reload_error,omitempty"`
-	Sync            Sync   `json:"sync"`
-	Mirror          Mirror `json:"mirror"`
-	Services        Counts `json:"services"`
-	RealServers     Counts `json:"real_servers"`
+	LastReloadError string   `json:"last_reload_error,omitempty"`
+	Sync            Sync     `json:"sync"`
+	Mirror          Mirror   `json:"mirror"`
+	Checks          Checks   `json:"checks"`
+	Services        Counts   `json:"services"`
+	RealServers     Counts   `json:"real_servers"`
+	Policies        Policies `json:"policies"`
 	// Overrides says of how many real servers an operator said something.
 	Overrides Overrides `json:"overrides"`
 	// Foreign are the services in the table that lbd does not own.
@@ -51,6 +53,10 @@ type Sync struct {
 	// LastError is sticky until the next full success.
 	LastError string `json:"last_error,omitempty"`
 	Passes    uint64 `json:"passes"`
+	// HeartbeatSeconds is the time since the part of lbd that writes the table made
+	// progress, which it does each second at least; -1 before the first time. A
+	// service manager's watchdog goes by it.
+	HeartbeatSeconds float64 `json:"heartbeat_seconds"`
 	// Ops counts operations written, FailedOps those the table refused.
 	Ops       uint64 `json:"ops"`
 	FailedOps uint64 `json:"failed_ops"`
@@ -67,6 +73,41 @@ type Mirror struct {
 	CountsAgeSeconds float64 `json:"counts_age_seconds"`
 	StatsAgeSeconds  float64 `json:"stats_age_seconds"`
 	LastError        string  `json:"last_error,omitempty"`
+}
+
+// Checks is how well the checks keep to their times.
+type Checks struct {
+	// Probes is how many there are, each once however many services use it; Running
+	// how many run now, Waiting how many are due and wait for a place.
+	Probes  int `json:"probes"`
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
+	// Results and Failures are counted since lbd started. Skipped are the starts
+	// that were left out because lbd was more than an interval late.
+	Results  uint64 `json:"results"`
+	Failures uint64 `json:"failures"`
+	Skipped  uint64 `json:"skipped"`
+	// LagSeconds is how late a check began, on average since lbd started;
+	// LagMaxSeconds the most of the last 10 to 20 seconds.
+	LagSeconds    float64 `json:"lag_seconds"`
+	LagMaxSeconds float64 `json:"lag_max_seconds"`
+	// HeartbeatSeconds is the time since the scheduler of the checks made progress,
+	// which it does each second at least; -1 before the first time. A service
+	// manager's watchdog goes by it.
+	HeartbeatSeconds float64 `json:"heartbeat_seconds"`
+}
+
+// Policies counts what the policies of virtual services do now.
+type Policies struct {
+	// QuorumLost are the services that lost their quorum, BackupIn those of them
+	// whose backup servers replace the others, HealthIgnored those of which so
+	// little is healthy that health is ignored.
+	QuorumLost    int `json:"quorum_lost"`
+	BackupIn      int `json:"backup_in"`
+	HealthIgnored int `json:"health_ignored"`
+	// Ramping are the real servers whose weight is on its way, by a slow start or an
+	// operator's word.
+	Ramping int `json:"ramping"`
 }
 
 // Overrides says what is in force of what operators said, and whether a restart
@@ -109,11 +150,17 @@ type Service struct {
 	Scheduler string   `json:"scheduler"`
 	Flags     []string `json:"flags"`
 	// PersistenceSeconds is 0 for a service that is not persistent.
-	PersistenceSeconds int          `json:"persistence_seconds"`
-	Netmask            string       `json:"netmask,omitempty"`
-	PersistenceEngine  string       `json:"persistence_engine,omitempty"`
-	Stats              Stats        `json:"stats"`
-	RealServers        []RealServer `json:"real_servers"`
+	PersistenceSeconds int    `json:"persistence_seconds"`
+	Netmask            string `json:"netmask,omitempty"`
+	PersistenceEngine  string `json:"persistence_engine,omitempty"`
+	// Quorum is "held" or "lost"; empty where nothing depends on it, and until the
+	// checks have decided. BackupIn says that the backup servers replace the others,
+	// HealthIgnored that less is healthy than fail_open_below wants.
+	Quorum        string       `json:"quorum,omitempty"`
+	BackupIn      bool         `json:"backup_in"`
+	HealthIgnored bool         `json:"health_ignored"`
+	Stats         Stats        `json:"stats"`
+	RealServers   []RealServer `json:"real_servers"`
 }
 
 // RealServer is a real server of a Service.
@@ -142,6 +189,12 @@ type RealServer struct {
 	StateSeconds float64 `json:"state_seconds"`
 	// Reason says in words why the programmed weight is what it is.
 	Reason string `json:"reason"`
+	// Backup says that it is one of the backup servers; Ramping that its weight is on
+	// its way, by a slow start or an operator's word; HealthIgnored that it takes
+	// connections although it failed.
+	Backup        bool `json:"backup"`
+	Ramping       bool `json:"ramping"`
+	HealthIgnored bool `json:"health_ignored"`
 	// Admin is what an operator said of it.
 	Admin  Admin   `json:"admin"`
 	Checks []Check `json:"checks"`

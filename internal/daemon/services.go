@@ -82,6 +82,10 @@ func (r *reading) service(s *fleet.Service) api.Service {
 	}
 	a := api.TableService(e)
 	a.Name = s.Name
+	if s.Quorum != fleet.QuorumNone {
+		a.Quorum = s.Quorum.String()
+	}
+	a.BackupIn, a.HealthIgnored = s.Backup, s.FailOpen
 	for i := range s.Servers {
 		a.RealServers = append(a.RealServers, r.server(s.ServiceKey, &s.Servers[i], old[s.Servers[i].Address]))
 	}
@@ -105,6 +109,8 @@ func (r *reading) server(k ipvs.ServiceKey, s *fleet.Server, old *ipvs.Destinati
 	a.Present = present
 	a.ConfiguredWeight = s.Configured
 	a.State, a.Reason = string(s.State), s.Reason
+	a.Backup, a.Ramping = s.Backup, s.Ramping
+	a.HealthIgnored = s.Health == fleet.Down && s.Gate == fleet.GateOpen
 	if o, ok := r.view.admin[key]; ok {
 		a.Admin = adminOf(o, r.now)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/version"
@@ -29,12 +30,18 @@ func (d *Daemon) Status(context.Context) (api.Status, error) {
 		LastReloadError: v.reloadErr,
 		Sync:            v.sync.api(now),
 		Mirror:          d.mirror.api(now),
+		Checks:          checksOf(d.monitor.Stats(), now),
+		Policies:        v.policies(),
 		Foreign:         []string{},
 		Sysctls:         v.loaded.Sysctls,
 		Warnings:        slices.Concat(d.stateWarnings, v.loaded.Warnings, d.adviser.last()),
 	}
 	if d.warnings != nil {
 		s.Warnings = append(s.Warnings, d.warnings()...)
+	}
+	s.Sync.HeartbeatSeconds = -1
+	if beat := d.owner.beat.Load(); beat != nil {
+		s.Sync.HeartbeatSeconds = age(now, *beat)
 	}
 	s.Services, s.RealServers = v.counts()
 	s.Overrides = api.Overrides{RealServers: len(v.admin), File: d.owner.admin.path}
@@ -59,6 +66,39 @@ func (m *mirror) api(now time.Time) api.Mirror {
 		a.LastError = err.Error()
 	}
 	return a
+}
+
+// checksOf says how well the checks keep to their times.
+func checksOf(st healthcheck.Stats, now time.Time) api.Checks {
+	return api.Checks{
+		Probes: st.Probes, Running: st.Running, Waiting: st.Waiting,
+		Results: st.Checks, Failures: st.Failures, Skipped: st.Skipped,
+		LagSeconds:       (st.LagTotal / time.Duration(max(st.Starts, 1))).Seconds(),
+		LagMaxSeconds:    st.LagMax.Seconds(),
+		HeartbeatSeconds: age(now, st.LastTick),
+	}
+}
+
+// policies counts what the policies of the services do.
+func (v *view) policies() (p api.Policies) {
+	if v.fleet == nil {
+		return p
+	}
+	count := func(n *int, is bool) {
+		if is {
+			*n++
+		}
+	}
+	for i := range v.fleet.Services {
+		s := &v.fleet.Services[i]
+		count(&p.QuorumLost, s.Quorum == fleet.QuorumLost)
+		count(&p.BackupIn, s.Backup)
+		count(&p.HealthIgnored, s.FailOpen)
+		for j := range s.Servers {
+			count(&p.Ramping, s.Servers[j].Ramping)
+		}
+	}
+	return p
 }
 
 // counts counts services and real servers by state. A service is up while a real
