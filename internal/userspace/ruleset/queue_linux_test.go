@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lbd-project/lbd/internal/netnstest"
 	"github.com/lbd-project/lbd/internal/nfqueue"
 	"github.com/lbd-project/lbd/internal/packet"
 )
@@ -86,17 +87,25 @@ func TestNetnsQueue(t *testing.T) {
 	d := l.serve(to(1))
 	for _, ns := range []struct {
 		name string
-		from func(network, addr string) (string, error)
+		from *netnstest.NS
 	}{
-		{"remote", func(n, a string) (string, error) { return l.ask(l.client, n, a) }},
-		{"local", func(n, a string) (string, error) { return l.ask(l.lb, n, a) }},
+		{"remote", l.client},
+		{"local", l.lb},
 	} {
 		for _, network := range []string{"tcp", "udp"} {
 			for _, addr := range []string{"192.0.2.1:80", "[2001:db8::1]:80"} {
 				t.Run(ns.name+" "+network+" "+addr, func(t *testing.T) {
 					before := len(d.packets())
 					for range 10 {
-						if name, err := ns.from(network, addr); name != "1" || err != nil {
+						ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+						defer cancel()
+						c, err := ns.from.DialContext(ctx, network, addr)
+						if err != nil {
+							t.Fatal(err)
+						}
+						// Until all are there: a port that comes back is the same flow.
+						defer c.Close()
+						if name, err := answerTo(c, network); name != "1" || err != nil {
 							t.Fatalf("want server 1, got %q, %v", name, err)
 						}
 					}

@@ -160,12 +160,17 @@ func (l *lab) ask(ns *netnstest.NS, network, addr string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
+	return answerTo(c, network)
+}
+
+// answerTo returns the server's name, which it says of itself.
+func answerTo(c net.Conn, network string) (string, error) {
 	c.SetDeadline(time.Now().Add(waitTime))
 	if network == "udp" {
 		c.Write([]byte("?"))
 	}
 	b := make([]byte, 1)
-	_, err = io.ReadFull(c, b)
+	_, err := io.ReadFull(c, b)
 	return string(b), err
 }
 
