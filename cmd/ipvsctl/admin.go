@@ -19,7 +19,7 @@ is said lasts over restarts of lbd and reboots, until it is taken back or the
 real server leaves the file.`
 
 func (a *app) drainCommand() *cobra.Command {
-	var wait bool
+	var wait, inactive bool
 	var deadline time.Duration
 	cmd := &cobra.Command{
 		Use:   "drain SERVER",
@@ -30,9 +30,14 @@ that it has go on.
 ` + serverHelp + `
 
 --wait returns when no connection is active (with UDP and firewall marks when
-there is none at all, after their time-out), and shows how many are left. It
-goes on while lbd restarts. At the --deadline it gives up with status 1. The
-real server stays drained in any case, until ipvsctl resume.`,
+there is none at all, after their time-out), and shows how many are left. With
+--inactive it waits for those that are closing or were closed a moment ago, too.
+It goes on while lbd restarts. At the --deadline it gives up with status 1. The
+real server stays drained in any case, until ipvsctl resume.
+
+Clients of a persistent service go elsewhere with their next connection, unless
+sysctls sets expire_quiescent_template to 0: then they come back to the drained
+real server, which a warning says.`,
 		Example:           "  ipvsctl drain web/10.0.0.2:80 --wait --deadline 10m",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeServer,
@@ -42,6 +47,8 @@ real server stays drained in any case, until ipvsctl resume.`,
 				return usagef("--deadline must not be negative")
 			case deadline > 0 && !wait:
 				return usagef("--deadline needs --wait: a drain by itself has no end")
+			case inactive && !wait:
+				return usagef("--inactive needs --wait: it says what is waited for")
 			}
 			until := time.Now().Add(deadline)
 			result, err := a.admin(cmd, args[0], api.AdminRequest{Mode: "drain", DeadlineSeconds: deadline.Seconds()})
@@ -49,6 +56,7 @@ real server stays drained in any case, until ipvsctl resume.`,
 				return err
 			}
 			w := newWaiter(a, result)
+			w.inactive = inactive
 			if deadline > 0 {
 				w.until = until
 			}
@@ -56,6 +64,7 @@ real server stays drained in any case, until ipvsctl resume.`,
 		},
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when it has no connections left")
+	cmd.Flags().BoolVar(&inactive, "inactive", false, "wait for inactive connections, too")
 	cmd.Flags().DurationVar(&deadline, "deadline", 0, "wait for `DURATION` at most; 0 is for ever")
 	return cmd
 }

@@ -25,6 +25,8 @@ type waiter struct {
 	servers map[[2]string]bool
 	// what is counted: connections where one may be of UDP.
 	what string
+	// inactive says that those that are closing are waited for, too.
+	inactive bool
 	// until is the deadline; zero for none.
 	until time.Time
 	// silent is since when lbd has not answered; zero if it has.
@@ -106,10 +108,11 @@ func (w *waiter) look(ctx context.Context) (left int, why string, err error) {
 			if !w.servers[[2]string{s.Name, r.Address}] {
 				continue
 			}
-			if quiet(s) {
+			all := w.inactive || quiet(s)
+			if all {
 				w.what = "connection"
 			}
-			n, known, err := remaining(s, r)
+			n, known, err := remaining(s, r, all)
 			if err != nil {
 				return 0, "", err
 			}
@@ -124,7 +127,8 @@ func (w *waiter) look(ctx context.Context) (left int, why string, err error) {
 // remaining counts the connections that a drain waits for. They are known once the
 // counts were read with weight 0 in force: what was read before says nothing of
 // what came after. A server that is not in the table has none.
-func remaining(s api.Service, r api.RealServer) (n int, known bool, err error) {
+// all counts those that are inactive, too.
+func remaining(s api.Service, r api.RealServer, all bool) (n int, known bool, err error) {
 	// Whoever left the file drains by itself.
 	if r.Admin.Mode != "drain" && r.Admin.Mode != "disable" && r.State != "draining" {
 		return 0, false, fmt.Errorf("%s/%s is not drained any more: somebody resumed it", s.Name, r.Address)
@@ -134,7 +138,7 @@ func remaining(s api.Service, r api.RealServer) (n int, known bool, err error) {
 		return 0, true, nil
 	case r.ProgrammedWeight != 0:
 		return 0, false, nil
-	case quiet(s):
+	case all:
 		return int(r.Active + r.Inactive), true, nil
 	}
 	return int(r.Active), true, nil

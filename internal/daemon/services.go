@@ -118,8 +118,11 @@ func (r *reading) server(k ipvs.ServiceKey, s *fleet.Server, old *ipvs.Destinati
 		a.StateSeconds = r.now.Sub(since.at).Seconds()
 	}
 	if s.State == fleet.Draining {
-		a.Reason += fmt.Sprintf("; %d active connections, deleted in %v at the latest",
-			a.Active, max(0, s.Deadline.Sub(r.now)).Round(time.Second))
+		left := fmt.Sprintf("%d active connections", a.Active)
+		if fleet.Quiet(k) {
+			left = fmt.Sprintf("%d connections", a.Active+a.Inactive)
+		}
+		a.Reason += fmt.Sprintf("; %s, deleted in %v at the latest", left, max(0, s.Deadline.Sub(r.now)).Round(time.Second))
 	}
 	for _, p := range s.Probes {
 		a.Checks = append(a.Checks, r.check(p))

@@ -145,10 +145,14 @@ func (ds Drains) Finish(counts func(ipvs.DestinationKey) (ipvs.Conns, bool), now
 	})
 }
 
-// idle reports whether nothing is connected. IPVS counts UDP flows as inactive
-// only, so they are waited for as well; a firewall mark may be on some.
+// Quiet reports whether a drain of a service waits until all connections were quiet
+// for their time-out: IPVS counts UDP flows as inactive only, and a firewall mark
+// may be on some.
+func Quiet(k ipvs.ServiceKey) bool { return k.Protocol == ipvs.UDP || k.FWMark != 0 }
+
+// idle reports whether nothing is connected.
 func (d Drain) idle(c ipvs.Conns) bool {
-	if d.Service.Protocol == ipvs.UDP || d.Service.FWMark != 0 {
+	if Quiet(d.Service.ServiceKey) {
 		return c.Active == 0 && c.Inactive == 0
 	}
 	return c.Active == 0
