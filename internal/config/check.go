@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/healthcheck/udpcheck"
 )
 
 // check is a check as the file gives it, before it meets a real server.
@@ -316,10 +317,32 @@ func (p *parser) apply(list []check, target netip.AddrPort) ([]healthcheck.Probe
 		}
 		plain = plain && c.group == healthcheck.RuleProbe
 	}
+	ps.warnOfSilence(list)
 	if plain {
 		return ps.list, nil
 	}
 	return ps.list, &rule
+}
+
+// warnOfSilence warns of UDP checks to which a dead real server looks like a
+// healthy one, where no other check looks at it.
+func (ps *probes) warnOfSilence(list []check) {
+	for i := range ps.list {
+		if c, ok := ps.list[i].Method.(udpcheck.Check); !ok || c.RequireReply {
+			return
+		}
+	}
+	for i := range list {
+		c := &list[i]
+		u, ok := c.method.(udpcheck.Check)
+		if !ok || c.bad || ps.p.silent[c.at] {
+			continue
+		}
+		ps.p.silent[c.at] = true
+		for _, w := range u.Warnings(c.timing.Timeout) {
+			ps.p.warnf(c.at, "check: %s", w)
+		}
+	}
 }
 
 // rule returns what a check says of the probes, which it adds.

@@ -95,9 +95,10 @@ func (o *options) steps(n *node) []tcpcheck.Step {
 	return list
 }
 
-// datagram is a datagram and what comes back.
+// datagram is a datagram and what comes back. Who says what an answer must be like
+// wants one, unless require_reply says otherwise.
 func (o *options) datagram(via healthcheck.Via) healthcheck.Method {
-	return udpcheck.Check{
+	c := udpcheck.Check{
 		Via:          via,
 		Payload:      o.payload("send"),
 		Expect:       o.expect("expect"),
@@ -105,4 +106,8 @@ func (o *options) datagram(via healthcheck.Via) healthcheck.Method {
 		MinReply:     o.integer("min_reply"),
 		MaxReply:     o.integer("max_reply"),
 	}
+	if o.given["require_reply"] == nil {
+		c.RequireReply = !c.Expect.IsZero() || c.MinReply > 0
+	}
+	return c
 }

@@ -51,6 +51,9 @@ func (o *options) word(name string) string {
 
 func (o *options) boolean(name string) bool {
 	k, v := o.key(name)
+	if v == nil {
+		return false
+	}
 	b, _ := o.p.boolean(k, v)
 	return b
 }

@@ -22,6 +22,7 @@ func Parse(name string, data []byte) (*Config, error) {
 	p := parser{
 		file:     name,
 		checks:   map[string]*namedCheck{},
+		silent:   map[*node]bool{},
 		names:    map[string]int{},
 		services: map[ipvs.ServiceKey]int{},
 		servers:  map[netip.AddrPort]int{},
@@ -45,6 +46,8 @@ type parser struct {
 	full       bool
 	checks     map[string]*namedCheck
 	checkNames []string
+	// silent are the places of checks whose silence has been warned of.
+	silent map[*node]bool
 	// defaults is what a virtual service starts from.
 	defaults serviceDraft
 	// names and services hold the line of each service.
