@@ -113,7 +113,7 @@ var checkObject = newObject("a check", []key{
 		doc: "What a real server is before its first result: pending counts as up, and the first result decides alone; up and down change as always. One that lbd knew before its restart begins as it was."},
 	{name: "port", kind: kindInt, min: 1, max: 65535, example: "8080", off: true, types: portChecks,
 		doc: "Port to check instead of the real server's; needed where the real server has port 0."},
-	{name: "address", kind: kindString, example: "10.0.0.9", off: true,
+	{name: "address", kind: kindString, example: "10.0.0.9", off: true, types: append(slices.Clone(networkChecks), checkExec),
 		doc: "Address to check instead of the real server's."},
 	{name: "source", kind: kindString, example: "10.0.0.1", off: true, types: networkChecks,
 		doc: "Address of this host that the check comes from."},
