@@ -212,10 +212,12 @@ func (o *owner) disown(keys []ipvs.ServiceKey) {
 		return
 	}
 	owned := cloneMap(o.mem.owned)
+	released, now := cloneMap(o.released), time.Now()
 	for _, k := range keys {
 		delete(owned, k)
+		released[k] = now
 	}
-	o.mem.owned = owned
+	o.mem.owned, o.released = owned, released
 }
 
 // remember saves the memory if it changed.

@@ -245,3 +245,29 @@ func TestLostTableKeepsOrder(t *testing.T) {
 		}
 	})
 }
+
+// A service that was lbd's is nobody else's: statistics from before it was deleted
+// say nothing. What somebody adds after that is foreign.
+func TestForeignOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.start(conf(service(vip, server(rs2, 1)), service(vip2)))
+		after(time.Minute)
+		if err := p.switchTo(conf(service(vip, server(rs2, 1)))); err != nil {
+			t.Fatal(err)
+		}
+		if st := p.mustStatus(); len(st.Foreign) > 0 {
+			t.Errorf("right after it left: want no foreign service, got %v", st.Foreign)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=1")
+		after(time.Minute)
+		if err := r.table.Do(ipvs.Op{Kind: ipvs.OpAddService, Service: service(vip2).Service}); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		if st := p.mustStatus(); len(st.Foreign) != 1 || st.Foreign[0] != "TCP "+vip2 {
+			t.Errorf("added by somebody: want [TCP %s], got %v", vip2, st.Foreign)
+		}
+	})
+}

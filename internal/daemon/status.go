@@ -161,7 +161,8 @@ func (d *Daemon) foreign(v *view) []ipvs.TableEntry {
 	}
 	var list []ipvs.TableEntry
 	for _, e := range st.table {
-		if _, ours := v.mem.owned[e.ServiceKey]; !ours {
+		_, ours := v.mem.owned[e.ServiceKey]
+		if at, was := v.released[e.ServiceKey]; !ours && (!was || st.at.After(at)) {
 			list = append(list, e)
 		}
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/api"
@@ -21,6 +22,8 @@ type view struct {
 	// admin is what operators said, adminErr why it is not written down.
 	admin    fleet.Overrides
 	adminErr error
+	// released is when services stopped to be lbd's.
+	released map[ipvs.ServiceKey]time.Time
 	// mem is what lbd remembers, for the plan of a reload.
 	mem *ledger
 }
@@ -194,6 +197,7 @@ func (o *owner) noteStates(now time.Time) {
 
 // publish shows the present state to everybody.
 func (o *owner) publish() {
+	o.forgetReleased()
 	v := &view{
 		loaded:    o.loaded,
 		fleet:     o.fleet,
@@ -202,10 +206,23 @@ func (o *owner) publish() {
 		reloadErr: o.reloadErr,
 		admin:     o.admin.all,
 		adminErr:  o.admin.lastErr(),
+		released:  o.released,
 		mem:       o.mem.clone(),
 	}
 	o.view.Store(v)
 	o.notifier.say(v.status())
+}
+
+// forgetReleased forgets those services that are no more lbd's of which newer
+// statistics tell how they are.
+func (o *owner) forgetReleased() {
+	st := o.mirror.stats.Load()
+	if len(o.released) == 0 || st == nil {
+		return
+	}
+	released := cloneMap(o.released) // a view has the old one
+	maps.DeleteFunc(released, func(_ ipvs.ServiceKey, at time.Time) bool { return st.at.After(at) })
+	o.released = released
 }
 
 // status is the state in one line, for the service manager.
