@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
@@ -71,4 +73,49 @@ func BenchmarkTCP(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkPace measures the processor time of a check over TCP at the pace of
+// real use, where waking up for it costs more than the check itself. One operation
+// is a second.
+func BenchmarkPace(b *testing.B) {
+	for _, n := range []int{200, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			to := target(listen(b, "0.0.0.0"))
+			m := New(Options{})
+			var probes []Probe
+			for i := range n {
+				a := netip.AddrFrom4([4]byte{127, 1, byte(i / 250), byte(1 + i%250)})
+				probes = append(probes, Probe{Method: TCP{}, Target: netip.AddrPortFrom(a, to.Port()), Timing: second})
+			}
+			if err := m.Set(probes); err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			ended := make(chan error)
+			go func() { ended <- m.Run(ctx) }()
+			time.Sleep(3 * time.Second)
+			before, cpu := m.Stats(), processorTime(b)
+			for b.Loop() {
+				time.Sleep(time.Second)
+			}
+			after := m.Stats()
+			checks := float64(max(after.Checks-before.Checks, 1))
+			b.ReportMetric(float64((processorTime(b)-cpu).Nanoseconds())/checks, "cpu-ns/check")
+			b.ReportMetric(checks/b.Elapsed().Seconds(), "checks/s")
+			b.ReportMetric(float64(after.Failures), "failures")
+			cancel()
+			<-ended
+		})
+	}
+}
+
+// processorTime returns that of this process until now.
+func processorTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

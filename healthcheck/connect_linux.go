@@ -16,24 +16,38 @@ import (
 // the creation of the socket has to happen in the namespace of the probes, on a
 // thread that is locked for that long. It closes fd when it fails.
 func connect(ctx context.Context, fd int, sa unix.Sockaddr) (*os.File, error) {
-	switch err := unix.Connect(fd, sa); {
-	case err == nil, errors.Is(err, unix.EINPROGRESS), errors.Is(err, unix.EINTR):
-	default:
+	if err := begin(fd, sa); err != nil {
 		unix.Close(fd)
-		if errors.Is(err, unix.ECONNREFUSED) {
-			return nil, err
-		}
-		// Nothing has been heard of the target at this point.
-		return nil, local("connect", err)
+		return nil, err
 	}
-	// The file goes to the poller only now: epoll calls a socket that has not
-	// begun to connect writable.
-	f := os.NewFile(uintptr(fd), "check")
-	if err := wait(ctx, f); err != nil {
+	f, err := await(ctx, fd)
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// begin begins to connect.
+func begin(fd int, sa unix.Sockaddr) error {
+	switch err := unix.Connect(fd, sa); {
+	case err == nil, errors.Is(err, unix.EINPROGRESS), errors.Is(err, unix.EINTR):
+		return nil
+	case errors.Is(err, unix.ECONNREFUSED):
+		return err
+	default:
+		// Nothing has been heard of the target at this point.
+		return local("connect", err)
+	}
+}
+
+// await makes fd, which has begun to connect, a file, and waits for the end of
+// that. The file is there with an error too.
+func await(ctx context.Context, fd int) (*os.File, error) {
+	// The file goes to the poller only now: epoll calls a socket that has not
+	// begun to connect writable.
+	f := os.NewFile(uintptr(fd), "check")
+	return f, wait(ctx, f)
 }
 
 // wait returns once f is connected, has failed, or ctx is done.
