@@ -50,7 +50,7 @@ type Method interface {
 // Timing is the schedule of a probe.
 type Timing struct {
 	// Interval is the time between the starts of two probes, at least 1 ms. A
-	// Monitor takes up to a tenth off at random.
+	// Monitor takes up to a tenth off, at random and to start some together.
 	Interval time.Duration
 	// Fast takes the place of Interval while the last result disagrees with the
 	// state: on the way down or up. At least 1 ms, at most Interval, 0 for

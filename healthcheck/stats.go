@@ -50,7 +50,7 @@ type counters struct {
 func (c *counters) start(lag time.Duration, now time.Time) {
 	c.roll(now)
 	c.starts++
-	// A start up to slack too early is not late.
+	// A start that is early is not late.
 	lag = max(lag, 0)
 	c.lagTotal += lag
 	c.lagMax = max(c.lagMax, lag)
