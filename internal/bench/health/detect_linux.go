@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -15,8 +13,10 @@ import (
 type detection struct {
 	// took is sorted. A death that was not found took never.
 	took []time.Duration
-	// mistaken is how many were called dead and were not.
+	// mistaken is how many were called dead and were not, mistake the log line of
+	// the first.
 	mistaken int
+	mistake  string
 }
 
 // never is longer than any measurement.
@@ -82,6 +82,7 @@ func (f *finder) add(line, address string) error {
 	switch {
 	case !ok || at.Before(death.Truncate(time.Millisecond)):
 		f.mistaken++
+		f.mistake = cmp.Or(f.mistake, strings.TrimSpace(line))
 	case !f.found[addr]:
 		if f.found == nil {
 			f.found = make(map[netip.AddrPort]bool)
@@ -123,30 +124,4 @@ func (d detection) quantile(part float64) time.Duration {
 func (d detection) String() string {
 	return fmt.Sprintf("%d deaths, after %v in the middle, %v the 99th of 100, %v at most",
 		len(d.took), d.quantile(0.5).Round(time.Millisecond), d.quantile(0.99).Round(time.Millisecond), d.quantile(1).Round(time.Millisecond))
-}
-
-// parseCPU returns the processor time in /proc/PID/stat, which counts in
-// hundredths of a second (USER_HZ).
-func parseCPU(stat []byte) (time.Duration, error) {
-	// The name of the program may have anything in it but ends with the last
-	// parenthesis. Behind it come the state and 10 numbers, then utime, stime.
-	end := bytes.LastIndexByte(stat, ')')
-	f := strings.Fields(string(stat[end+1:]))
-	if end < 0 || len(f) < 13 {
-		return 0, fmt.Errorf("no times in %q", stat)
-	}
-	utime, err1 := strconv.ParseInt(f[11], 10, 64)
-	stime, err2 := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(utime+stime) * (time.Second / 100), errors.Join(err1, err2)
-}
-
-// parseHost returns the processor time of everybody in /proc/stat: all of the
-// first line but idle and iowait, and without guest, which is in user already.
-func parseHost(stat []byte) (time.Duration, error) {
-	var name string
-	var user, nice, system, idle, iowait, irq, softirq, steal int64
-	if _, err := fmt.Sscan(string(stat), &name, &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil || name != "cpu" {
-		return 0, fmt.Errorf("no processor times in %q", stat[:min(len(stat), 100)])
-	}
-	return time.Duration(user+nice+system+irq+softirq+steal) * (time.Second / 100), nil
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +19,11 @@ import (
 )
 
 func TestParseFlags(t *testing.T) {
-	got, status := parseFlags([]string{"-type", "http", "-targets", "500", "-interval", "2s", "-timeout", "1s", "-fall", "3", "-time", "5s", "-deaths", "30", "-bin", "b"}, new(bytes.Buffer))
+	got, status := parseFlags([]string{"-type", "http", "-targets", "500", "-interval", "2s", "-timeout", "1s", "-fall", "3", "-time", "5s", "-deaths", "30", "-bin", "b", "-keepalived=false", "-rounds", "2"}, new(bytes.Buffer))
 	if status != 0 {
 		t.Fatalf("status %d", status)
 	}
-	want := options{"http", 500, 2 * time.Second, time.Second, 3, 5 * time.Second, 30, "b"}
+	want := options{kind: "http", targets: 500, interval: 2 * time.Second, timeout: time.Second, fall: 3, time: 5 * time.Second, deaths: 30, bin: "b", rounds: 2}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -29,7 +32,7 @@ func TestParseFlags(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"-type", "udp"}, {"-targets", "0"}, {"-targets", "50001"}, {"-fall", "0"}, {"-timeout", "2s"}, {"-interval", "1ms"}, {"-time", "1ms"},
-		{"-deaths", "15"}, {"-targets", "399"}, {"more"}, {"-unknown"},
+		{"-deaths", "15"}, {"-targets", "399"}, {"-rounds", "0"}, {"-keepalived", "-type", "http"}, {"more"}, {"-unknown"},
 	} {
 		var errOut bytes.Buffer
 		if status := run(context.Background(), args, new(bytes.Buffer), &errOut); status != 2 || errOut.Len() == 0 {
@@ -61,10 +64,10 @@ func TestFind(t *testing.T) {
 	const ms = time.Millisecond
 	late := 500_900 * time.Nanosecond
 	allow := cmp.AllowUnexported(detection{})
-	if diff := cmp.Diff(detection{[]time.Duration{2000*ms - late, 3000*ms - late, never}, 2}, found, allow); diff != "" {
+	if diff := cmp.Diff(detection{[]time.Duration{2000*ms - late, 3000*ms - late, never}, 2, strings.Split(log, "\n")[6]}, found, allow); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(detection{[]time.Duration{2100*ms - late, never, never}, 0}, out, allow); diff != "" {
+	if diff := cmp.Diff(detection{took: []time.Duration{2100*ms - late, never, never}}, out, allow); diff != "" {
 		t.Errorf("out (-want +got):\n%s", diff)
 	}
 	if got := found.quantile(0.5); got != 3000*ms-late {
@@ -81,12 +84,12 @@ func TestFind(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	cpu, err := parseCPU([]byte("7 (a) b) S 1 7 7 0 -1 4194560 100 0 5 0 250 50 0 0 20 0 9 0 1 2 3\n"))
-	if cpu != 3*time.Second || err != nil {
-		t.Errorf("want 3s, got %v, %v", cpu, err)
+	got, err := parseProcess([]byte("7 (a) b) S 3 7 7 0 -1 4194560 100 0 5 0 250 50 20 10 20 0 9 0 1 2 3\n"))
+	if want := (process{3, 3300 * time.Millisecond}); got != want || err != nil {
+		t.Errorf("want %v, got %v, %v", want, got, err)
 	}
-	for _, bad := range []string{"", "7 (lbd) S 1", "7 (lbd) S 1 7 7 0 -1 4194560 100 0 5 0 x 50 0"} {
-		if _, err := parseCPU([]byte(bad)); err == nil {
+	for _, bad := range []string{"", "7 (lbd) S 1", "7 (lbd) S 1 7 7 0 -1 4194560 100 0 5 0 x 50 0 0"} {
+		if _, err := parseProcess([]byte(bad)); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
 	}
@@ -128,5 +131,43 @@ func TestNetnsPlay(t *testing.T) {
 	}
 	if f.checks < 50 || f.cpu < 0 || f.memory == 0 || f.elapsed < time.Second {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// TestFamilyCPU adds up a process with its child and grandchild, and nobody else.
+func TestFamilyCPU(t *testing.T) {
+	proc := t.TempDir()
+	for pid, parent := range map[int]int{1: 0, 50: 1, 51: 50, 40: 51, 60: 1, 61: 60} {
+		stat := fmt.Sprintf("%d (x) S %d 1 1 0 -1 0 0 0 0 0 %d 0 0 0 20 0\n", pid, parent, pid)
+		dir := filepath.Join(proc, strconv.Itoa(pid))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := familyCPU(proc, 50); got != 141*hundredth || err != nil {
+		t.Errorf("want %v, got %v, %v", 141*hundredth, got, err)
+	}
+	if _, err := familyCPU(proc, 2); err == nil {
+		t.Error("of no process: no error")
+	}
+}
+
+// TestComparison takes the middle of the rounds' ratios.
+func TestComparison(t *testing.T) {
+	s := new(bench.Samples)
+	for _, round := range [][2]float64{{10, 20}, {30, 20}, {90, 100}} {
+		s.Add(perCheck, lbdName, round[0])
+		s.Add(perCheck, keepalivedName, round[1])
+	}
+	got := make(map[string]float64)
+	for _, r := range comparison(s) {
+		got[r.Name] = r.Value
+	}
+	want := map[string]float64{"cpu_vs_keepalived": 0.9, "health_us_per_check": 30, "keepalived_us_per_check": 20}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -19,8 +19,11 @@ const (
 	// The networks between the namespaces, and of the real servers.
 	balancer, router = "10.0.0.1/24", "10.0.0.2/24"
 	network, via     = "10.1.0.0/16", "10.0.0.2"
-	// perService is how many real servers a virtual service has.
+	// perService is how many real servers a virtual service has. The services are
+	// on one address, from firstPort on.
 	perService = 100
+	vip        = "192.0.2.10"
+	firstPort  = 1000
 	// maxTargets is how many addresses there are.
 	maxTargets = 200 * 250
 	// ticks is how often in a second some die.
@@ -34,9 +37,9 @@ func target(i int) netip.AddrPort {
 
 // lab is the balancer with its real servers.
 type lab struct {
-	lbd     *e2e.LBD
-	servers *netnstest.NS
-	socket  string
+	lbd               *e2e.LBD
+	balancer, servers *netnstest.NS
+	dir, socket       string
 }
 
 // newLab makes the namespaces and the configuration. lbd is not started.
@@ -61,12 +64,14 @@ func newLab(t netnstest.TB, o options) (*lab, error) {
 	}
 	serve(servers.Listen("tcp", "0.0.0.0:80"))
 	file := filepath.Join(dir, "lbd.yaml")
-	l := &lab{servers: servers, socket: filepath.Join(dir, "lbd.sock")}
+	l := &lab{balancer: lb, servers: servers, dir: dir, socket: filepath.Join(dir, "lbd.sock")}
 	if err := os.WriteFile(file, []byte(o.config(l.socket)), 0o600); err != nil {
 		return nil, err
 	}
 	l.lbd = e2e.NewLBD(t, lb, filepath.Join(o.bin, "lbd"), file, dir)
-	l.lbd.Args = []string{"--log-level", "debug"} // each check says when it found what
+	if !o.keepalived {
+		l.lbd.Args = []string{"--log-level", "debug"} // each check says when it found what
+	}
 	return l, nil
 }
 
@@ -94,12 +99,16 @@ func serve(ln net.Listener) {
 // config returns lbd's file.
 func (o options) config(socket string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "engine: userspace\nsocket: {path: %s}\nstate_file: \"\"\non_exit: clear\n", socket)
+	engine := "userspace"
+	if o.keepalived {
+		engine = "kernel" // keepalived's
+	}
+	fmt.Fprintf(&b, "engine: %s\nsocket: {path: %s}\nstate_file: \"\"\non_exit: clear\n", engine, socket)
 	fmt.Fprintf(&b, "checks:\n  alive: {type: %s, interval: %v, timeout: %v, rise: 1, fall: %d}\n", o.kind, o.interval, o.timeout, o.fall)
 	b.WriteString("virtual_services:\n")
 	for i := range o.targets {
 		if i%perService == 0 {
-			fmt.Fprintf(&b, "  - address: 192.0.2.10:%d\n    scheduler: wlc\n    forwarding: masq\n    check: alive\n    real_servers:\n", 1000+i/perService)
+			fmt.Fprintf(&b, "  - address: %s:%d\n    scheduler: wlc\n    forwarding: masq\n    check: alive\n    real_servers:\n", vip, firstPort+i/perService)
 		}
 		fmt.Fprintf(&b, "      - {address: %v}\n", target(i))
 	}

@@ -172,14 +172,11 @@ func look(ctx context.Context, c *api.Client, pid int) (sight, error) {
 			}
 		}
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if s.cpu, err = processCPU(pid); err != nil {
+		return sight{}, err
+	}
+	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return sight{}, err
-	}
-	if s.cpu, err = parseCPU(stat); err != nil {
-		return sight{}, err
-	}
-	if stat, err = os.ReadFile("/proc/stat"); err != nil {
 		return sight{}, err
 	}
 	s.host, err = parseHost(stat)
@@ -196,9 +193,13 @@ func (f *findings) String() string {
 	if f.checks > 0 {
 		perCheck = f.cpu / time.Duration(f.checks)
 	}
-	return fmt.Sprintf("%d checks in %v, %v of processor each, all of lbd's work counted; %.2f processors were busy, %.2f with lbd\n"+
+	text := fmt.Sprintf("%d checks in %v, %v of processor each, all of lbd's work counted; %.2f processors were busy, %.2f with lbd\n"+
 		"found by the checks: %v\nout of the table: %v",
 		f.checks, f.elapsed.Round(time.Millisecond), perCheck.Round(time.Microsecond), f.host.Seconds()/f.elapsed.Seconds(), f.busy(), f.found, f.out)
+	if f.found.mistaken > 0 {
+		text += "\ncalled dead and alive, the first of them: " + f.found.mistake
+	}
+	return text
 }
 
 // results are the figures with their bars. The rate that is asked for is that of

@@ -46,6 +46,9 @@ func start(t netnstest.TB, ns *netnstest.NS, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
+// PID returns the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Signal sends a signal to all of the process group.
 func (p *Process) Signal(s syscall.Signal) error {
 	if err := p.alive(); err != nil {
