@@ -407,6 +407,26 @@ func TestAdminStaysFresh(t *testing.T) {
 	})
 }
 
+// Nor does the state file of an lbd that is restarted again and again.
+func TestAdminStaysFreshOverRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf(service(vip, server(rs2, 3), server(rs3, 2)))
+		c.StateMaxAge = time.Hour
+		p := r.start(c)
+		p.say(rs2, drain)
+		for range 20 {
+			after(5 * time.Minute)
+			p.kill()
+			p = r.start(c)
+			if age := time.Since(r.admin.savedAt); age > 6*time.Minute {
+				t.Fatalf("the file is %v old, while lbd runs most of the time", age)
+			}
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+	})
+}
+
 // Whether a template of persistence brings clients back decides the sysctl.
 func TestAdminWarnsOfPersistence(t *testing.T) {
 	for sysctl, want := range map[int]int{0: 1, 1: 0} {

@@ -16,10 +16,11 @@ import (
 // but for what the view has of them: their maps are replaced, never written to.
 type overrides struct {
 	all fleet.Overrides
-	// saved is what the store holds, savedAt since when; stored says that it holds
-	// anything.
+	// saved is what the store holds, savedAt when it was written or read; written
+	// says that it was by this lbd.
 	saved   fleet.Overrides
 	savedAt time.Time
+	written bool
 	// store is nil where nothing is kept; path is its file.
 	store OverrideStore
 	path  string
@@ -98,22 +99,32 @@ func (s *overrides) settle(now time.Time) {
 }
 
 // save writes down what changed, and with a maximum age of what is in force that
-// lbd is alive, each tenth of it. After an error the next call tries again.
+// lbd is alive, each tenth of it. What an earlier lbd wrote may be old already: an
+// lbd that lives for less must not let it grow older. By refreshFirst the clock of a
+// host that starts without one is set. After an error the next call tries again.
 func (s *overrides) save(maxAge time.Duration, now time.Time) error {
 	s.settle(now)
 	if s.store == nil {
 		return nil
 	}
 	if s.err == nil && equalOverrides(s.all, s.saved) {
-		if maxAge == 0 || len(s.all) == 0 || now.Sub(s.savedAt) < maxAge/10 {
+		every := maxAge / 10
+		if !s.written {
+			every = min(every, refreshFirst)
+		}
+		if maxAge == 0 || len(s.all) == 0 || now.Sub(s.savedAt) < every {
 			return nil
 		}
 	}
 	if s.err = s.store.Save(s.stored(now)); s.err == nil {
-		s.saved, s.savedAt = s.all, now
+		s.saved, s.savedAt, s.written = s.all, now, true
 	}
 	return s.err
 }
+
+// refreshFirst is the time from the start after which lbd writes down that it is
+// alive, where a tenth of the maximum age is more.
+const refreshFirst = time.Minute
 
 // prune forgets what a configuration says otherwise, and returns words about what
 // that was.
