@@ -110,7 +110,7 @@ var checkObject = newObject("a check", []key{
 	{name: "fall", kind: kindInt, def: "3", min: 1, max: 1000,
 		doc: "Failed checks in a row that take a real server out."},
 	{name: "start", kind: kindString, def: "pending", enum: []string{"pending", "up", "down"},
-		doc: "What a real server is before its first result: pending counts as up, and the first result decides alone; up and down change as always. One that lbd knew before its restart begins as it was."},
+		doc: "What a real server is before its first result: pending counts as up, and the first result decides alone; up and down change as always. One that lbd knows, from before a restart or a reload, stays as it was until a result says otherwise: one is enough."},
 	{name: "port", kind: kindInt, min: 1, max: 65535, example: "8080", off: true, types: portChecks,
 		doc: "Port to check instead of the real server's; needed where the real server has port 0."},
 	{name: "address", kind: kindString, example: "10.0.0.9", off: true, types: append(slices.Clone(networkChecks), checkExec),

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
@@ -147,6 +149,53 @@ func TestAddCheck(t *testing.T) {
 		}
 		after(time.Second)
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0")
+	})
+}
+
+// Nor does one that starts down, not while its first results come either, nor a
+// restart: only who is new waits for the checks (keepalived 32968e52).
+func TestStartDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		wait := func(addr string) config.RealServer {
+			rs := r.checked(addr, 3)
+			rs.Probes[0].Start = healthcheck.Down
+			return rs
+		}
+		p := r.start(conf(service(vip, server(rs2, 3))))
+		r.net.slow(900 * time.Millisecond)
+		if err := p.switchTo(conf(service(vip, wait(rs2), wait(rs3)))); err != nil {
+			t.Fatal(err)
+		}
+		weights := func(when string, want ...int) {
+			t.Helper()
+			got := []int{r.weightOf(rs2), r.weightOf(rs3), r.weightOf(rs4)}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("weights %s (-want +got):\n%s", when, diff)
+			}
+		}
+		weights("after the reload", 3, 0, -1)
+		writes := 0
+		r.table.SetHooks(hooks(func(op ipvs.Op) {
+			if op.Destination.Address == netip.MustParseAddrPort(rs2) {
+				writes++
+			}
+		}))
+		after(decided)
+		weights("after the checks", 3, 3, -1)
+		p.kill()
+		p = r.start(conf(service(vip, wait(rs2), wait(rs3), wait(rs4))))
+		weights("after a restart", 3, 3, 0)
+		after(decided)
+		if writes != 0 {
+			t.Errorf("writes to the server that was up: want 0, got %d", writes)
+		}
+		p.kill()
+		r.net.set(rs2, errRefused)
+		r.start(conf(service(vip, wait(rs2), wait(rs3), wait(rs4))))
+		after(time.Second + 100*time.Millisecond)
+		weights("after one that failed", 0, 3, 3)
 	})
 }
 

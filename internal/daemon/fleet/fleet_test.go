@@ -100,7 +100,7 @@ func TestDecideServer(t *testing.T) {
 		{
 			name:   "no check",
 			server: server(rs2, 3),
-			want:   want{3, 3, GateOpen, true, Unchecked, "no check", Health{}},
+			want:   want{3, 3, GateOpen, true, Unchecked, "no check", up},
 		},
 		{
 			name:   "up",
@@ -190,7 +190,7 @@ func TestDecideServer(t *testing.T) {
 			name:   "the last check was taken away",
 			server: server(rs2, 3),
 			was:    down,
-			want:   want{3, 3, GateOpen, true, Unchecked, "no check", Health{}},
+			want:   want{3, 3, GateOpen, true, Unchecked, "no check", up},
 		},
 	}
 	for _, tt := range tests {
@@ -207,6 +207,46 @@ func TestDecideServer(t *testing.T) {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// How a check starts is for servers that are new. One that was up, by other checks
+// or before a restart, is taken out by the first check that fails; one that was down
+// comes back with the first that passes.
+func TestDecideStart(t *testing.T) {
+	t.Parallel()
+	up, down := Health{dkey(vip, rs2): false}, Health{dkey(vip, rs2): true}
+	type counts struct{ checks, failures uint64 }
+	for _, tt := range []struct {
+		name  string
+		start healthcheck.State // and still so
+		was   Health
+		of    counts
+		down  bool
+	}{
+		{"down, new", healthcheck.Down, nil, counts{}, true},
+		{"down, new and on its way", healthcheck.Down, down, counts{1, 0}, true},
+		{"down, was up", healthcheck.Down, up, counts{}, false},
+		{"down, was up, passes", healthcheck.Down, up, counts{1, 0}, false},
+		{"down, was up, fails", healthcheck.Down, up, counts{1, 1}, true},
+		{"up, new", healthcheck.Up, nil, counts{}, false},
+		{"up, new, fails", healthcheck.Up, up, counts{1, 1}, false},
+		{"up, was down", healthcheck.Up, down, counts{}, true},
+		{"up, was down, fails", healthcheck.Up, down, counts{1, 1}, true},
+		{"up, was down, passes", healthcheck.Up, down, counts{2, 1}, false},
+	} {
+		p := probe("tcp", rs2)
+		p.Start = tt.start
+		f := Decide(Input{
+			Config: &config.Config{VirtualServices: []config.VirtualService{service(vip, server(rs2, 3, p))}},
+			Probe: func(*healthcheck.Probe) healthcheck.Status {
+				return healthcheck.Status{State: tt.start, Checks: tt.of.checks, Failures: tt.of.failures}
+			},
+			Health: tt.was,
+		})
+		if got := f.Services[0].Servers[0]; (got.Weight == 0) != tt.down {
+			t.Errorf("%s: want down %v, got weight %d, %s", tt.name, tt.down, got.Weight, got.Reason)
+		}
 	}
 }
 
@@ -260,7 +300,7 @@ func TestDecideDrains(t *testing.T) {
 				Servers: []Server{drained(rs2), drained(rs3)},
 			},
 		},
-		Health: Health{dkey(vip, rs3): true},
+		Health: Health{dkey(vip, rs2): false, dkey(vip, rs3): true},
 		Memory: Memory{Services: map[ipvs.ServiceKey]ServiceMemory{}, Servers: map[ipvs.DestinationKey]ServerMemory{}},
 	}
 	if diff := cmp.Diff(want, f, cmp.Comparer(func(a, b ipvs.Service) bool { return a == b }),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // health is what the checks and the agent say of a server.
@@ -20,10 +21,15 @@ func (h health) down() bool { return h.state == Down }
 // judge turns the states of all probes of a server into its own. What is not known
 // yet counts as what the server was before. An agent can take a server down but
 // never lift what a check says.
-func (d *decider) judge(rs *config.RealServer, wasDown bool) health {
+func (d *decider) judge(rs *config.RealServer, key ipvs.DestinationKey) health {
+	wasDown, known := d.Health[key]
 	d.statuses = d.statuses[:0]
 	for i := range rs.Probes {
-		d.statuses = append(d.statuses, d.Probe(&rs.Probes[i]))
+		st := d.Probe(&rs.Probes[i])
+		if known && onlyStarted(&rs.Probes[i], &st, wasDown) {
+			st.State = healthcheck.Pending
+		}
+		d.statuses = append(d.statuses, st)
 	}
 	h := d.check(rs, wasDown)
 	if h.down() {
@@ -39,6 +45,17 @@ func (d *decider) judge(rs *config.RealServer, wasDown bool) health {
 		}
 	}
 	return h
+}
+
+// onlyStarted reports whether a state that is not that of the server so far is the
+// one that the probe starts with, and no result has borne it out: how a probe starts
+// is for servers of which nothing is known. So neither a restart of lbd nor a check
+// that is added takes a server out, or puts one back that is down.
+func onlyStarted(p *healthcheck.Probe, st *healthcheck.Status, wasDown bool) bool {
+	if wasDown {
+		return p.Start == healthcheck.Up && st.State == healthcheck.Up && st.Failures == st.Checks
+	}
+	return p.Start == healthcheck.Down && st.State == healthcheck.Down && st.Failures == 0
 }
 
 // check judges by the checks alone.
