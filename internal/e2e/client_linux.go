@@ -97,7 +97,7 @@ func (l *Lab) AskAll(ctx context.Context, n int, address string) (Spread, error)
 type Held struct {
 	// Server is the name of the server that has it.
 	Server string
-	body   io.Closer
+	body   io.ReadCloser
 	cancel context.CancelFunc
 }
 
@@ -120,6 +120,9 @@ func (l *Lab) Hold(url string) (*Held, error) {
 	}
 	return &Held{strings.TrimSpace(string(line[:n])), resp.Body, cancel}, nil
 }
+
+// Wait returns when the connection has ended, whoever ended it.
+func (h *Held) Wait() { io.Copy(io.Discard, h.body) }
 
 // Close ends the connection.
 func (h *Held) Close() {

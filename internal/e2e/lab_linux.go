@@ -63,6 +63,8 @@ type Lab struct {
 	hub   *netnstest.NS
 	mu    sync.Mutex
 	gates map[string]chan struct{}
+	// arrivals are the servers that got the last connections to HTTPPort.
+	arrivals []string
 }
 
 // NewLab builds a Lab for the duration of the test, its servers serving.

@@ -69,11 +69,20 @@ const (
 //	stream NAME reset                  forget what was counted
 //	stream NAME good N                 wait for N more good requests; none may fail
 //	stream NAME avoids SERVER          none of the good requests counted may be SERVER's
+//	crowd NAME start N URL             keep N connections open, of which the oldest gives way to
+//	                                   a new one ten times a second; waits until they are open
+//	crowd NAME spread                  print their spread now; fails unless there are N
+//	crowd NAME reset                   forget which failed
+//	crowd NAME good                    fails if one could not be opened, or did not last
 //	download NAME URL BYTES            download the first half
 //	finish NAME                        download the rest and check every byte
 //	server NAME refuse|open            refuse new connections to HTTP, or accept them
 //	server NAME sick|well              the same for the health port alone
 //	server NAME unplug|plug            take it off the network, or back
+//	server NAME kill|restart           end its program with all connections, or start it again
+//	server NAME limit N                let its program end whenever it gets more than N of the last
+//	                                   10 connections that came to any server's port 80
+//	server NAME fell                   fails unless it did so since
 //	sees REGEXP COMMAND...             run a command of this table whose output must match
 //	retry [-for TIME] COMMAND...       repeat a command of this table until it succeeds
 //
@@ -188,6 +197,7 @@ type script struct {
 	daemon    *LBD
 	held      map[string][]*Held
 	streams   map[string]*Stream
+	crowds    map[string]*Crowd
 	downloads map[string]*Download
 	flows     map[string]*Flow
 	steady    *watch
@@ -217,6 +227,7 @@ func (s *script) start(tb *scriptTB, dir string) *script {
 		tb: tb, dir: dir, engine: s.engine, lbd: s.lbd, ipvsctl: s.ipvsctl,
 		held:      make(map[string][]*Held),
 		streams:   make(map[string]*Stream),
+		crowds:    make(map[string]*Crowd),
 		downloads: make(map[string]*Download),
 		flows:     make(map[string]*Flow),
 		queues:    make(map[string]*nfqueue.Queue),
@@ -233,6 +244,9 @@ func (s *script) close() {
 	}
 	for _, st := range s.streams {
 		st.Stop()
+	}
+	for _, c := range s.crowds {
+		c.Stop()
 	}
 	for _, d := range s.downloads {
 		d.Abandon()
@@ -255,7 +269,7 @@ func commands() map[string]command {
 		"lab": cmdLab, "vip": cmdVIP, "sysctl": cmdSysctl, "addrs": cmdAddrs, "run": cmdRun,
 		"config": cmdConfig, "lbd": cmdLBD, "ipvsctl": cmdIpvsctl,
 		"table": cmdTable, "counts": cmdCounts, "active": cmdActive, "steady": cmdSteady, "queue": cmdQueue,
-		"spread": cmdSpread, "ask": cmdAsk, "from": cmdFrom, "flow": cmdFlow, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream,
+		"spread": cmdSpread, "ask": cmdAsk, "from": cmdFrom, "flow": cmdFlow, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream, "crowd": cmdCrowd,
 		"download": cmdDownload, "finish": cmdFinish, "server": cmdServer,
 		"sees": cmdSees, "retry": cmdRetry,
 	}

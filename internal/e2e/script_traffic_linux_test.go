@@ -148,27 +148,3 @@ func cmdFinish(s *script, args []string) (string, error) {
 	delete(s.downloads, args[0])
 	return "", d.Finish(retryFor)
 }
-
-func cmdServer(s *script, args []string) (string, error) {
-	if len(args) != 2 {
-		return "", usage("server NAME refuse|open|sick|well|unplug|plug")
-	}
-	srv := s.lab.Server(args[0])
-	switch args[1] {
-	case "refuse":
-		srv.Refuse(HTTPPort)
-	case "open":
-		srv.Open(HTTPPort)
-	case "sick":
-		srv.Refuse(HealthPort)
-	case "well":
-		srv.Open(HealthPort)
-	case "unplug":
-		srv.Unplug()
-	case "plug":
-		srv.Plug()
-	default:
-		return "", fmt.Errorf("unknown state %q", args[1])
-	}
-	return "", nil
-}

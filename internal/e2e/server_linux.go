@@ -40,6 +40,9 @@ type Server struct {
 	http      *http.Server
 	mu        sync.Mutex
 	listeners map[uint16]net.Listener
+	// most is how many of the last arrivals it stands, 0 for any number; fell is
+	// how often it had more.
+	most, fell int
 }
 
 func newServer(l *Lab, i int) *Server {
@@ -64,7 +67,11 @@ func (s *Server) handler() *http.Server {
 	mux.HandleFunc("GET /slow", s.slow)
 	mux.HandleFunc("GET /hold", s.hold)
 	mux.HandleFunc("GET /download", s.download)
-	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ConnState: func(c net.Conn, state http.ConnState) {
+		if a, ok := c.LocalAddr().(*net.TCPAddr); ok && state == http.StateNew && a.Port == HTTPPort {
+			s.arrived()
+		}
+	}}
 }
 
 // Open accepts connections on a port, of the servers' addresses and the VIPs.
