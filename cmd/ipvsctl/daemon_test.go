@@ -129,6 +129,11 @@ func (b scriptBackend) Reload(context.Context) (api.ReloadResult, error) {
 	return answer[api.ReloadResult](b, "reload")
 }
 
+// ReloadNow answers now.json.
+func (b scriptBackend) ReloadNow(context.Context) (api.ReloadResult, error) {
+	return answer[api.ReloadResult](b, "now")
+}
+
 func (b scriptBackend) Reconcile(context.Context) (api.ReconcileResult, error) {
 	return answer[api.ReconcileResult](b, "reconcile")
 }

@@ -51,6 +51,9 @@ type Backend interface {
 	Diff(ctx context.Context, f File) (Plan, error)
 	// Reload loads lbd's own file again. A refused file is a result, not an error.
 	Reload(ctx context.Context) (ReloadResult, error)
+	// ReloadNow does so and drains nothing: real servers that left the file, now or
+	// before, are deleted at once.
+	ReloadNow(ctx context.Context) (ReloadResult, error)
 	// Reconcile makes one pass over the table now.
 	Reconcile(ctx context.Context) (ReconcileResult, error)
 }

@@ -123,6 +123,12 @@ func (c *Client) Reload(ctx context.Context) (ReloadResult, error) {
 	return call[ReloadResult](ctx, c, "POST", "/v1/reload", nil)
 }
 
+// ReloadNow does so and drains nothing: the connections of real servers that left
+// the file, now or before, are cut.
+func (c *Client) ReloadNow(ctx context.Context) (ReloadResult, error) {
+	return call[ReloadResult](ctx, c, "POST", "/v1/reload?now=true", nil)
+}
+
 // Reconcile makes lbd compare and repair the table now.
 func (c *Client) Reconcile(ctx context.Context) (ReconcileResult, error) {
 	return call[ReconcileResult](ctx, c, "POST", "/v1/reconcile", nil)

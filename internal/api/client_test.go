@@ -69,12 +69,14 @@ func TestClient(t *testing.T) {
 	check("diff", backend.plan, plan, err)
 	reload, err := c.Reload(ctx)
 	check("reload", backend.reload, reload, err)
+	now, err := c.ReloadNow(ctx)
+	check("reload now", []string{"now"}, now.Warnings, err)
 	reconcile, err := c.Reconcile(ctx)
 	check("reconcile", backend.reconcile, reconcile, err)
 
 	check("files", []File{file, file}, backend.files, nil)
-	if len(answers) != 15 || !strings.HasPrefix(answers[1], `{"version":"v1.2.3",`) {
-		t.Errorf("want 15 raw answers, got %d: %q", len(answers), answers)
+	if len(answers) != 16 || !strings.HasPrefix(answers[1], `{"version":"v1.2.3",`) {
+		t.Errorf("want 16 raw answers, got %d: %q", len(answers), answers)
 	}
 }
 

@@ -157,6 +157,13 @@ func (f *fakeBackend) Reload(ctx context.Context) (ReloadResult, error) {
 	return f.reload, f.call(ctx)
 }
 
+func (f *fakeBackend) ReloadNow(ctx context.Context) (ReloadResult, error) {
+	f.write()
+	r := f.reload
+	r.Warnings = []string{"now"}
+	return r, f.call(ctx)
+}
+
 func (f *fakeBackend) Reconcile(ctx context.Context) (ReconcileResult, error) {
 	f.write()
 	return f.reconcile, f.call(ctx)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/lbd-project/lbd/internal/version"
@@ -124,7 +125,24 @@ func (s *Server) reload(r *http.Request) (any, error) {
 	if err := noBody(r); err != nil {
 		return nil, err
 	}
-	v, err := s.backend.Reload(r.Context())
+	now := false
+	err := parseParameters(r.URL.RawQuery, func(name, value string) (err error) {
+		if name != "now" {
+			return errors.New("unknown parameter; known is now")
+		}
+		if now, err = strconv.ParseBool(value); value == "" { // as in ?now
+			now, err = true, nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, errorf(http.StatusBadRequest, "%w", err)
+	}
+	reload := s.backend.Reload
+	if now {
+		reload = s.backend.ReloadNow
+	}
+	v, err := reload(r.Context())
 	return v.fill(), err
 }
 

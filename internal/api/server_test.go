@@ -87,6 +87,9 @@ func TestRoutes(t *testing.T) {
 		{"connections of two states", "GET", "/v1/connections?state=UDP&state=NONE", "", "", 400},
 		{"connections of an unknown parameter", "GET", "/v1/connections?vip=192.0.2.10", "", "", 400},
 		{"connections of a broken query", "GET", "/v1/connections?client=%zz", "", "", 400},
+		{"reload now", "POST", "/v1/reload?now", "", "", 200},
+		{"reload now or not", "POST", "/v1/reload?now=maybe", "", "", 400},
+		{"reload of an unknown parameter", "POST", "/v1/reload?later=1", "", "", 400},
 		{"events of an unknown parameter", "GET", "/v1/events?kind=admin", "", "", 400},
 		{"events since never", "GET", "/v1/events?since=-1", "", "", 400},
 		{"events followed or not", "GET", "/v1/events?follow=maybe", "", "", 400},
@@ -154,8 +157,8 @@ func TestRoutes(t *testing.T) {
 	if diff := cmp.Diff([]File{want, want, want}, backend.files); diff != "" {
 		t.Errorf("files that reached the backend (-want +got):\n%s", diff)
 	}
-	if got := backend.written(); got != 6 {
-		t.Errorf("want 6 writes, got %d", got)
+	if got := backend.written(); got != 7 {
+		t.Errorf("want 7 writes, got %d", got)
 	}
 }
 

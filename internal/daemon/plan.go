@@ -184,7 +184,15 @@ func (d *Daemon) Reconcile(ctx context.Context) (api.ReconcileResult, error) {
 
 // Reload implements api.Backend.
 func (d *Daemon) Reload(ctx context.Context) (api.ReloadResult, error) {
-	r := reloadRequest{reply: make(chan reloadReply, 1)}
+	return d.requestReload(ctx, reloadRequest{reply: make(chan reloadReply, 1)})
+}
+
+// ReloadNow implements api.Backend.
+func (d *Daemon) ReloadNow(ctx context.Context) (api.ReloadResult, error) {
+	return d.requestReload(ctx, reloadRequest{now: true, reply: make(chan reloadReply, 1)})
+}
+
+func (d *Daemon) requestReload(ctx context.Context, r reloadRequest) (api.ReloadResult, error) {
 	select {
 	case d.reloads <- r:
 	case <-ctx.Done():

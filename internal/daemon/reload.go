@@ -128,8 +128,10 @@ func (d *Daemon) acceptable(next *config.Config) error {
 	return able(d.check, next)
 }
 
-// reloadRequest asks for a reload; its outcome goes to the buffered reply.
+// reloadRequest asks for a reload; its outcome goes to the buffered reply. now ends
+// all drains of servers that left the configuration.
 type reloadRequest struct {
+	now   bool
 	reply chan reloadReply
 }
 
@@ -145,9 +147,9 @@ func (d *Daemon) runReloads(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-d.hangup:
-			d.reload(ctx)
+			d.reload(ctx, reloadRequest{})
 		case r := <-d.reloads:
-			result, err := d.reload(ctx)
+			result, err := d.reload(ctx, r)
 			r.reply <- reloadReply{result, err}
 		}
 	}
@@ -156,7 +158,7 @@ func (d *Daemon) runReloads(ctx context.Context) error {
 // reload loads the configuration file. A file that cannot be used changes
 // nothing but the status. The error is errStopped: whether the file would have
 // done is not known.
-func (d *Daemon) reload(ctx context.Context) (api.ReloadResult, error) {
+func (d *Daemon) reload(ctx context.Context, r reloadRequest) (api.ReloadResult, error) {
 	select {
 	case <-d.owner.synced:
 		d.notifier.reloading()
@@ -170,7 +172,7 @@ func (d *Daemon) reload(ctx context.Context) (api.ReloadResult, error) {
 	// The owner may still be at it when do returns early.
 	done := make(chan api.ReloadResult, 1)
 	if d.owner.do(ctx, d.stopped, func(ctx context.Context) {
-		done <- d.owner.reload(ctx, next, err)
+		done <- d.owner.reload(ctx, r, next, err)
 	}) != nil {
 		return api.ReloadResult{}, errStopped
 	}
@@ -182,7 +184,7 @@ func (d *Daemon) reload(ctx context.Context) (api.ReloadResult, error) {
 }
 
 // reload switches to next, unless bad says why it cannot be used.
-func (o *owner) reload(ctx context.Context, next *loaded, bad error) api.ReloadResult {
+func (o *owner) reload(ctx context.Context, r reloadRequest, next *loaded, bad error) api.ReloadResult {
 	if bad == nil {
 		bad = o.switchTo(next)
 	}
@@ -193,6 +195,9 @@ func (o *owner) reload(ctx context.Context, next *loaded, bad error) api.ReloadR
 			return api.ReloadResult{Errors: c.Lines}
 		}
 		return api.ReloadResult{Errors: []string{bad.Error()}}
+	}
+	if r.now {
+		o.mem.drains = o.mem.drains.Due(time.Now())
 	}
 	report, err := o.pass(ctx)
 	result := api.ReloadResult{Reloaded: true, Ops: len(report.Changes)}

@@ -474,3 +474,34 @@ func TestCheckFewSchedulers(t *testing.T) {
 		}
 	})
 }
+
+// A reload that cannot wait deletes what left the file, now and before; one that is
+// refused ends no drain.
+func TestReloadNow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		path := writeFile(t, goodFile+"      - {address: 10.0.0.4:80, weight: 1}\n")
+		p := r.startFile(path)
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{Active: 2})
+		r.table.SetConns(dkey(vip, rs4), ipvs.Conns{Active: 2})
+		rewrite(t, path, goodFile)
+		if res, err := p.Reload(t.Context()); err != nil || !res.Reloaded {
+			t.Fatalf("reload: %+v, %v", res, err)
+		}
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2 10.0.0.4:80=0")
+		rewrite(t, path, "nonsense: 1\n")
+		if res, err := p.ReloadNow(t.Context()); err != nil || res.Reloaded {
+			t.Fatalf("reload of nonsense: %+v, %v", res, err)
+		}
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=2 10.0.0.4:80=0")
+		rewrite(t, path, strings.Replace(goodFile, "      - {address: 10.0.0.3:80, weight: 2}\n", "", 1))
+		res, err := p.ReloadNow(t.Context())
+		if diff := cmp.Diff(api.ReloadResult{Reloaded: true, Ops: 2}, res); err != nil || diff != "" {
+			t.Errorf("result (-want +got): %v\n%s", err, diff)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3")
+	})
+}

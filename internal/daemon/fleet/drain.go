@@ -72,6 +72,17 @@ func (ds Drains) Leave(old *Fleet, next *config.Config, held func(ipvs.Destinati
 	return out
 }
 
+// Due returns the drains with deadlines that have come by now.
+func (ds Drains) Due(now time.Time) Drains {
+	out := slices.Clone(ds)
+	for i := range out {
+		if out[i].Deadline.After(now) {
+			out[i].Deadline = now
+		}
+	}
+	return out
+}
+
 // Adopt returns the drains of an lbd that ran before, but for those of servers
 // that the configuration has again, and adds those of which only the table tells:
 // servers in services of ours that the configuration lacks. They left while lbd
