@@ -80,7 +80,7 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.wantEvents(&seq,
-			"admin | TCP 192.0.2.1:80 | 10.0.0.2:80 | drain forgotten | it left the configuration | configuration",
+			"admin | web | 10.0.0.2:80 | drain forgotten | it left the configuration | configuration",
 			fmt.Sprintf("reload loaded | configuration loaded | %s, sha256 %.12s", path, l.sha256),
 			"real_server unchecked | web | 10.0.0.4:80 | unchecked, weight 1 | no check",
 			"real_server draining | web | 10.0.0.2:80 | draining, weight 0 | drained: left the configuration",

@@ -137,8 +137,10 @@ func (s *overrides) prune(c *config.Config) []pruned {
 		weight  uint32
 	}
 	configured := make(map[ipvs.DestinationKey]server)
+	names := make(map[ipvs.ServiceKey]string, len(c.VirtualServices))
 	for i := range c.VirtualServices {
 		vs := &c.VirtualServices[i]
+		names[vs.ServiceKey] = vs.Name
 		for rs := range vs.Servers() {
 			configured[ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}] = server{vs.Name, rs.Weight}
 		}
@@ -148,7 +150,7 @@ func (s *overrides) prune(c *config.Config) []pruned {
 	for k, o := range s.all {
 		in, wanted := configured[k]
 		if !wanted {
-			gone = append(gone, pruned{k, k.Service.String(), describeOverride(o) + " forgotten", "it left the configuration"})
+			gone = append(gone, pruned{k, cmp.Or(names[k.Service], k.Service.String()), describeOverride(o) + " forgotten", "it left the configuration"})
 			continue
 		}
 		if o.Obsolete(in.weight) {
@@ -169,7 +171,7 @@ func (s *overrides) prune(c *config.Config) []pruned {
 // pruned is an override that the configuration made obsolete.
 type pruned struct {
 	key ipvs.DestinationKey
-	// service is its name, its key where it has none any more.
+	// service is its name, its key where it left the configuration.
 	service string
 	what    string
 	why     string
