@@ -45,7 +45,7 @@ var tlsObject = newObject("tls", []key{
 	{name: "verify", kind: kindBool, def: "true",
 		doc: "Whether the certificate must be valid: with false any certificate does."},
 	{name: "ca", kind: kindString, example: "/etc/lbd/ca.pem", off: true,
-		doc: "File of the authorities that certificates may be of, in PEM; default is the host's. Files are read again when they change."},
+		doc: "File of the authorities that certificates may be of, in PEM; default is the host's. Files are read at the start and at each reload."},
 	{name: "cert", kind: kindString, example: "/etc/lbd/client.pem", off: true,
 		doc: "File of the certificate that the check shows, in PEM; with key."},
 	{name: "key", kind: kindString, example: "/etc/lbd/client.key", off: true,
