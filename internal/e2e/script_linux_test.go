@@ -51,6 +51,8 @@ const (
 //	lbd hup                            send SIGHUP, wait for the end of the reload
 //	lbd run ARGUMENT...                run lbd to its end
 //	lbd log REGEXP                     wait until lbd has written a line
+//	clock JUMP                         let the wall clock jump; while lbd runs [clock] only
+//	reboot AGE                         leave of a dead lbd what a reboot does, its state file AGE old
 //	ipvsctl ARGUMENT...                run ipvsctl on lbd's socket
 //	table [FILE]                       print the engine's table, or compare it
 //	table -sorted FILE                 compare it without the order of real servers
@@ -88,8 +90,9 @@ const (
 //
 // TARGET is an http URL or, for UDP, address:port. A "!" before a command wants
 // it to fail; what the error says is then standard error. Conditions before a
-// command are [kernel] and [userspace], by the engine, and [ipvs] and [ipip] where
-// the kernel has IPVS, or devices of that kind. A configuration that names no engine gets that of the
+// command are [kernel] and [userspace], by the engine, [ipvs] and [ipip] where
+// the kernel has IPVS, or devices of that kind, and [clock] where the wall clock may
+// be set, which is in the VM. A configuration that names no engine gets that of the
 // run; on the kernel it is left to engine: auto.
 func TestKernelE2E(t *testing.T) {
 	netnstest.Require(t, "netns", "ipvs")
@@ -202,6 +205,8 @@ type script struct {
 	flows     map[string]*Flow
 	steady    *watch
 	queues    map[string]*nfqueue.Queue
+	// jumped is how far the wall clock is from where it was.
+	jumped time.Duration
 }
 
 // condition says whether a condition of scripts holds.
@@ -211,6 +216,8 @@ func (s *script) condition(name string) (bool, error) {
 		return name == string(s.engine), nil
 	case "ipvs", "ipip":
 		return netnstest.Have(name) == nil, nil
+	case "clock":
+		return ownClock(), nil
 	case "inactive": // this kernel's IPVS weighs connections by the older formula
 		o, err := overhead.Probe(context.Background())
 		if errors.Is(err, ipvs.ErrNotAvailable) {
@@ -236,6 +243,11 @@ func (s *script) start(tb *scriptTB, dir string) *script {
 
 // close ends what the script left running; the rest ends with the Lab.
 func (s *script) close() {
+	if s.jumped != 0 {
+		if err := jump(-s.jumped); err != nil {
+			s.tb.Logf("the clock stays wrong: %v", err)
+		}
+	}
 	if s.steady != nil {
 		s.steady.stop() // nobody asks for its result
 	}
@@ -267,7 +279,7 @@ type command func(s *script, args []string) (string, error)
 func commands() map[string]command {
 	return map[string]command{
 		"lab": cmdLab, "vip": cmdVIP, "sysctl": cmdSysctl, "addrs": cmdAddrs, "run": cmdRun,
-		"config": cmdConfig, "lbd": cmdLBD, "ipvsctl": cmdIpvsctl,
+		"config": cmdConfig, "clock": cmdClock, "reboot": cmdReboot, "lbd": cmdLBD, "ipvsctl": cmdIpvsctl,
 		"table": cmdTable, "counts": cmdCounts, "active": cmdActive, "steady": cmdSteady, "queue": cmdQueue,
 		"spread": cmdSpread, "ask": cmdAsk, "from": cmdFrom, "flow": cmdFlow, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream, "crowd": cmdCrowd,
 		"download": cmdDownload, "finish": cmdFinish, "server": cmdServer,
@@ -419,7 +431,7 @@ func runBounded(n *netnstest.NS, cmd *exec.Cmd) (string, error) {
 }
 
 // conditions are what may stand before a command.
-var conditions = regexp.MustCompile(`^(\[!?(kernel|userspace|ipvs|ipip|inactive)\] )+`)
+var conditions = regexp.MustCompile(`^(\[!?(kernel|userspace|ipvs|ipip|inactive|clock)\] )+`)
 
 // TestScriptsParse sees on any machine that every scenario uses known commands.
 func TestScriptsParse(t *testing.T) {
