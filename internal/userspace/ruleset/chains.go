@@ -17,6 +17,7 @@ const (
 	chainForward     = "answers_forward" // without fib alone
 
 	chainTracked   = "tracked"            // packets of known flows
+	chainEnding    = "ending"             // … that end one
 	chainSignals   = "signals"            // requests and responses
 	chainStray     = "stray"              // what connection tracking cannot translate
 	chainTranslate = "translate"          // mark to real server
@@ -62,6 +63,7 @@ func (t *table) chains(s *shape) []chain {
 		{name: chainUndecided, rules: t.undecidedRules(s)},
 		{name: chainTranslate, rules: t.translateRules(s)},
 		{name: chainSignals, rules: t.signalRules(s)},
+		{name: chainEnding, rules: t.endingRules()},
 		{name: chainTracked, rules: t.trackedRules(s)},
 		{name: chainStray, rules: t.strayRules()},
 		{chainScheduleIn, in, filter, prioritySchedule, t.firstRules(s, false)},

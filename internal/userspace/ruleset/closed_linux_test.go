@@ -107,7 +107,7 @@ func TestNetnsClosedWithout(t *testing.T) {
 	if got := read(); !maps.Equal(want, got) {
 		t.Errorf("after an answer that was given up: got %d", len(got))
 	}
-	nft(t, r, "flush chain ip lbd tracked; delete set ip lbd closing")
+	nft(t, r, "flush chain ip lbd ending; delete set ip lbd closing")
 	if got := read(); len(got) != 0 {
 		t.Errorf("without the set: %v", got)
 	}

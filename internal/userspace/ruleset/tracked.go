@@ -15,19 +15,22 @@ const (
 func (s *shape) everyPacket() bool { return s.dead || s.signals }
 
 // unchanged lets packets go that neither begin nor end a connection.
-func unchanged() exprs {
-	// @th,96,32 & 0x70000 == 0 accept
+func (s *shape) unchanged() exprs {
+	// @th,96,32 & 0x150000 == 0x100000 accept
 	//
-	// Neither FIN, SYN nor RST. In other protocols these bits are anything, which
-	// costs them a few rules more.
-	return rule(tcpFlagsFast(tcpFIN|tcpSYN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept))
+	// ACK, as all but the first packet have, and neither FIN nor RST. In other
+	// protocols these bits are anything, which costs them a few rules more.
+	mask := uint8(tcpFIN | tcpRST | tcpACK)
+	if s.passive {
+		mask |= tcpSYN // answers to the first packet are looked at, too
+	}
+	return rule(tcpFlagsFast(mask, expr.CmpOpEq, tcpACK), verdict(expr.VerdictAccept))
 }
 
 // trackedRules run for packets of known flows that may change something: those
 // that begin or end a connection, and all while there are dead real servers or
 // signals are wanted. Those of other programs' flows leave with the first of them.
 func (t *table) trackedRules(s *shape) []exprs {
-	inactive := t.opts.Inactive()
 	var rules []exprs
 	if s.dead {
 		// ct direction original ct mark & MASK @dead drop
@@ -39,16 +42,11 @@ func (t *table) trackedRules(s *shape) []exprs {
 		// ct mark & MASK @signals jump signals
 		rules = append(rules, rule(t.ofServers(setSignals), jump(chainSignals)))
 	}
-	again := exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, ^inactive, t.opts.Reuse()), setCT(expr.CtKeyMARK, reg1)}
-	if !s.allEvents {
-		// Such flows tell of their mark: nothing else would say that it changed.
-		again = rule(setEvents(eventDestroy|eventMark), again)
-	}
 	// ct mark & MASK == 0 accept
 	rules = append(rules, rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictAccept)))
 	if s.everyPacket() {
-		// @th,96,32 & 0x70000 == 0 accept
-		rules = append(rules, unchanged())
+		// @th,96,32 & 0x150000 == 0x100000 accept
+		rules = append(rules, s.unchanged())
 	}
 	// meta l4proto != tcp accept
 	rules = append(rules, rule(notTCP(), verdict(expr.VerdictAccept)))
@@ -56,25 +54,42 @@ func (t *table) trackedRules(s *shape) []exprs {
 		rules = append(rules, t.repliedRules()...)
 	}
 	return append(rules,
+		// tcp flags & (fin|rst) != 0 goto ending
+		rule(tcpFlags(tcpFIN|tcpRST, expr.CmpOpNeq, 0), goTo(chainEnding)),
 		// tcp flags & (fin|syn|rst|ack) == syn ct direction original ct mark & INACTIVE != 0
 		//	ct event set destroy,mark ct mark set ct mark & ~INACTIVE ^ REUSE
 		//
 		// Where a client's port is used again and the last packet of the reset
 		// connection was no RST, connection tracking goes on with the old entry.
 		rule(tcpFlags(tcpFIN|tcpSYN|tcpRST|tcpACK, expr.CmpOpEq, tcpSYN), original(),
-			ctHas(expr.CtKeyMARK, inactive), again),
-		// tcp flags & (fin|rst) == 0 accept
-		rule(tcpFlags(tcpFIN|tcpRST, expr.CmpOpEq, 0), verdict(expr.VerdictAccept)),
-		// tcp flags & rst != 0 ct direction original ct status & assured == 0 accept
-		//
-		// A client's RST before the connection is established changes nothing
-		// in IPVS.
-		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), original(), ctIs(expr.CtKeySTATUS, ctAssured, 0), verdict(expr.VerdictAccept)),
+			ctHas(expr.CtKeyMARK, t.opts.Inactive()), t.reopen(s)),
+	)
+}
+
+// reopen makes an inactive connection active again, and another one.
+func (t *table) reopen(s *shape) exprs {
+	again := exprs{ct(expr.CtKeyMARK, reg1), bitwise(reg1, ^t.opts.Inactive(), t.opts.Reuse()), setCT(expr.CtKeyMARK, reg1)}
+	if s.allEvents {
+		return again
+	}
+	// Such flows tell of their mark: nothing else would say that it changed.
+	return rule(setEvents(eventDestroy|eventMark), again)
+}
+
+// endingRules run for FIN and RST.
+func (t *table) endingRules() []exprs {
+	inactive := t.opts.Inactive()
+	return []exprs{
 		// ct mark & INACTIVE != 0 accept
 		//
 		// The connection is inactive already. What follows runs once a flow, and
 		// counts.
 		rule(ctHas(expr.CtKeyMARK, inactive), verdict(expr.VerdictAccept)),
+		// tcp flags & rst != 0 ct direction original ct status & assured == 0 accept
+		//
+		// A client's RST before the connection is established changes nothing
+		// in IPVS.
+		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), original(), ctIs(expr.CtKeySTATUS, ctAssured, 0), verdict(expr.VerdictAccept)),
 		// tcp flags & rst == 0 ct mark & MASK ^ INACTIVE @closing ct event set 0 ct mark set ct mark | INACTIVE accept
 		//
 		// Nobody needs the event of its end: connection tracking keeps it for a
@@ -83,7 +98,7 @@ func (t *table) trackedRules(s *shape) []exprs {
 			setEvents(0), orCTMark(^uint32(0), inactive), verdict(expr.VerdictAccept)),
 		// ct mark set ct mark | INACTIVE ct mark & MASK @closing
 		rule(orCTMark(^uint32(0), inactive), t.ofServers(setClosing)),
-	)
+	}
 }
 
 // ofServers is "ct mark & MASK @set".

@@ -57,14 +57,14 @@ const loopback = 1
 
 // countRule counts the packets of real servers, and is all that most of them meet:
 //
-//	iif != lo ct mark & MASK . ct direction @traffic @th,96,32 & 0x70000 == 0 accept
+//	iif != lo ct mark & MASK . ct direction @traffic @th,96,32 & 0x150000 == 0x100000 accept
 //
 // Those of a flow that is not known yet have no mark, or are its first packet
 // once more.
 func (t *table) countRule(s *shape, output bool) exprs {
 	r := rule(uncounted(output), t.count())
 	if !s.everyPacket() {
-		r = append(r, unchanged()...)
+		r = append(r, s.unchanged()...)
 	}
 	return r
 }
