@@ -37,7 +37,11 @@ func (d *Dir) Lock(name string) (*os.File, error) {
 	}
 	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
+		var in *os.PathError // which has the name alone
+		if errors.As(err, &in) {
+			err = in.Err
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	if err := flock(f); err != nil {
 		defer f.Close()
@@ -46,10 +50,7 @@ func (d *Dir) Lock(name string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	if err := writePID(f); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
+	writePID(f)
 	return f, nil
 }
 
@@ -62,12 +63,12 @@ func flock(f *os.File) error {
 	}
 }
 
-func writePID(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
-		return err
+// writePID writes this process's ID into a file, where it only helps people: a disk
+// that is full must not keep lbd from starting.
+func writePID(f *os.File) {
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
 }
 
 // readPID returns the process that the file names, 0 if it names none.
