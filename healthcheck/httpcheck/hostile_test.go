@@ -156,6 +156,8 @@ func TestDeadline(t *testing.T) {
 		{"hangs", Check{}, checktest.Hang},
 		{"never reads", Check{Body: make([]byte, 1<<20)}, func(c net.Conn) { c.(*net.TCPConn).SetReadBuffer(1024); time.Sleep(2 * time.Second) }},
 		{"drips a header", Check{}, drip("HTTP/1.1 200 ")},
+		{"begins a status line", Check{}, func(c net.Conn) { io.WriteString(c, "HTTP/1"); checktest.Hang(c) }},
+		{"begins a header", Check{}, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent"); checktest.Hang(c) }},
 		{"drips a body", Check{}, drip(fine + "\r\n")},
 		{"hangs in TLS", Check{TLS: options}, checktest.Hang},
 		{"hangs after TLS", Check{TLS: options}, func(c net.Conn) {

@@ -96,6 +96,10 @@ func readAnswer(conn io.Reader, method string) (*http.Response, error) {
 			// The parser fell over the cut line.
 			return nil, errLongHeader
 		}
+		if err != nil && header.err != nil && !errors.Is(header.err, io.EOF) {
+			// The parser took half a line for a whole one, and forgot why.
+			return nil, header.err
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -109,10 +113,12 @@ func readAnswer(conn io.Reader, method string) (*http.Response, error) {
 	}
 }
 
-// limited reads until left bytes are used up; any number if that is negative.
+// limited reads until left bytes are used up; any number if that is negative. It
+// keeps the last error.
 type limited struct {
 	r    io.Reader
 	left int64
+	err  error
 }
 
 // Read implements io.Reader.
@@ -125,6 +131,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	}
 	n, err := l.r.Read(p[:min(int64(len(p)), l.left)])
 	l.left -= int64(n)
+	l.err = err
 	return n, err
 }
 
