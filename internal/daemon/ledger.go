@@ -23,7 +23,7 @@ type ledger struct {
 	marks memory.Marks
 	// owned are the services that lbd has called its own.
 	owned map[ipvs.ServiceKey]struct{}
-	// health is the last decision about each server.
+	// health is the last decision about each checked server.
 	health fleet.Health
 	// fleet is the rest of what the last decision left for the next.
 	fleet  fleet.Memory

@@ -215,6 +215,7 @@ func (o *owner) switchTo(next *loaded) error {
 	}
 	if o.fleet != nil {
 		o.mem.drains = o.mem.drains.Leave(o.fleet, next.Config, o.held, time.Now())
+		o.mem.health = o.mem.health.Join(o.fleet, next.Config)
 	}
 	o.loaded = next
 	o.pruneAdmin()

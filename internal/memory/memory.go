@@ -20,7 +20,7 @@ type Memory struct {
 	Marks Marks
 	// Owned are the services that lbd has called its own.
 	Owned map[ipvs.ServiceKey]struct{}
-	// Health is the last decision about each real server.
+	// Health is the last decision about each checked real server.
 	Health map[ipvs.DestinationKey]Health
 	// Policies are what the policies of virtual services came to.
 	Policies map[ipvs.ServiceKey]Policy
@@ -52,9 +52,9 @@ type Marks struct {
 	Queues int
 }
 
-// Health is the state of a real server.
+// Health is the state of a checked real server.
 type Health struct {
-	// Down is false for a server that is up or unchecked.
+	// Down is false for a server that is up.
 	Down bool
 	// For is how long it has been so: at Save until then, after Load with the
 	// time since Save.

@@ -19,7 +19,7 @@ type Input struct {
 	// Pending, if nothing is known of it. It gets the pointer into Config, so
 	// that the caller need not make the key of each probe each time.
 	Probe func(p *healthcheck.Probe) healthcheck.Status
-	// Health is what the last decision said of each server, and Memory
+	// Health is what the last decision said of each checked server, and Memory
 	// the rest that it left.
 	Health Health
 	Memory Memory
@@ -30,7 +30,7 @@ type Input struct {
 	Drains Drains
 }
 
-// Health is the memory of each server: true for down, false for up or unchecked.
+// Health is the memory of each checked server: true for down, false for up.
 // Servers without an entry are new.
 type Health map[ipvs.DestinationKey]bool
 
@@ -175,7 +175,9 @@ func (d *decider) service(vs *config.VirtualService) Service {
 		key := ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}
 		c := candidate{rs: rs, key: key, backup: len(d.servers) >= len(vs.RealServers), was: d.Memory.Servers[key]}
 		c.health = d.judge(rs, key)
-		d.fleet.Health[key] = c.down()
+		if len(rs.Probes) > 0 {
+			d.fleet.Health[key] = c.down()
+		}
 		c.weights = d.weigh(rs, d.Admin[key])
 		d.servers = append(d.servers, c)
 	}

@@ -100,7 +100,7 @@ func TestDecideServer(t *testing.T) {
 		{
 			name:   "no check",
 			server: server(rs2, 3),
-			want:   want{3, 3, GateOpen, true, Unchecked, "no check", up},
+			want:   want{3, 3, GateOpen, true, Unchecked, "no check", Health{}},
 		},
 		{
 			name:   "up",
@@ -190,7 +190,7 @@ func TestDecideServer(t *testing.T) {
 			name:   "the last check was taken away",
 			server: server(rs2, 3),
 			was:    down,
-			want:   want{3, 3, GateOpen, true, Unchecked, "no check", up},
+			want:   want{3, 3, GateOpen, true, Unchecked, "no check", Health{}},
 		},
 	}
 	for _, tt := range tests {
@@ -300,7 +300,7 @@ func TestDecideDrains(t *testing.T) {
 				Servers: []Server{drained(rs2), drained(rs3)},
 			},
 		},
-		Health: Health{dkey(vip, rs2): false, dkey(vip, rs3): true},
+		Health: Health{dkey(vip, rs3): true},
 		Memory: Memory{Services: map[ipvs.ServiceKey]ServiceMemory{}, Servers: map[ipvs.DestinationKey]ServerMemory{}},
 	}
 	if diff := cmp.Diff(want, f, cmp.Comparer(func(a, b ipvs.Service) bool { return a == b }),

@@ -2,11 +2,42 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/ipvs"
 )
+
+// Join returns the memory for a change of configuration: servers of old that had no
+// check and get one that starts down are known, too. They are up.
+func (h Health) Join(old *Fleet, next *config.Config) Health {
+	wait := make(map[ipvs.DestinationKey]bool)
+	for i := range next.VirtualServices {
+		vs := &next.VirtualServices[i]
+		for rs := range vs.Servers() {
+			if slices.ContainsFunc(rs.Probes, func(p healthcheck.Probe) bool { return p.Start == healthcheck.Down }) {
+				wait[ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}] = true
+			}
+		}
+	}
+	if len(wait) == 0 {
+		return h
+	}
+	out := make(Health, len(h)+len(wait))
+	maps.Copy(out, h)
+	for i := range old.Services {
+		s := &old.Services[i]
+		for j := range s.Servers {
+			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}
+			if wait[k] && s.Servers[j].Health == Unchecked {
+				out[k] = false
+			}
+		}
+	}
+	return out
+}
 
 // health is what the checks and the agent say of a server.
 type health struct {
