@@ -67,6 +67,13 @@ func (a *app) printStatus(s api.Status) {
 	if s.Overrides.RealServers > 0 {
 		t.row("admin states:", overridesLine(s.Overrides))
 	}
+	for i, h := range s.Hooks {
+		title := ""
+		if i == 0 {
+			title = "notify:"
+		}
+		t.row(title, hookLine(h))
+	}
 	t.write(a.out)
 	if s.Overrides.LastError != "" {
 		a.printWarning("admin states are not kept over a restart: " + s.Overrides.LastError)
@@ -166,6 +173,17 @@ func policiesLine(p api.Policies) string {
 		}
 	}
 	return strings.Join(words, ", ")
+}
+
+func hookLine(h api.Hook) string {
+	text := fmt.Sprintf("%s %s: %d told", h.Kind, printable(h.Name), h.Told)
+	if h.Waiting > 0 {
+		text += fmt.Sprintf(", %d waiting", h.Waiting)
+	}
+	if h.Lost > 0 {
+		text += fmt.Sprintf(", %d lost", h.Lost)
+	}
+	return text
 }
 
 func overridesLine(o api.Overrides) string {

@@ -17,7 +17,7 @@ func list[T any](s []T) []T {
 }
 
 func (s Status) fill() Status {
-	s.Foreign = list(s.Foreign)
+	s.Hooks, s.Foreign = list(s.Hooks), list(s.Foreign)
 	s.Warnings = list(s.Warnings)
 	if s.Sysctls == nil {
 		s.Sysctls = map[string]int{}

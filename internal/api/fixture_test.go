@@ -32,9 +32,13 @@ func fixture() *fakeBackend {
 			Services:    Counts{Total: 5, Up: 2, Down: 1, Pending: 1, Draining: 1},
 			RealServers: Counts{Total: 12, Up: 4, Down: 3, Pending: 1, Draining: 1, Drained: 1, Disabled: 1, Standby: 1},
 			Overrides:   Overrides{RealServers: 2, File: "/var/lib/lbd/state.json", LastError: "ENOSPC"},
-			Foreign:     []string{"TCP 192.0.2.99:22"},
-			Sysctls:     map[string]int{"expire_nodest_conn": 1, "conntrack": 1},
-			Warnings:    []string{"ip_forward is off"},
+			Hooks: []Hook{{
+				Name: "/usr/local/sbin/page", Kind: HookExec, Told: 40, Lost: 3, Waiting: 2, WaitingSeconds: 12.5, Failures: 4,
+				LastError: "run /usr/local/sbin/page: exit status 1", LastErrorTime: at.Add(-time.Minute),
+			}},
+			Foreign:  []string{"TCP 192.0.2.99:22"},
+			Sysctls:  map[string]int{"expire_nodest_conn": 1, "conntrack": 1},
+			Warnings: []string{"ip_forward is off"},
 		},
 		services: []Service{
 			{

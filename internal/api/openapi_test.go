@@ -159,7 +159,7 @@ func TestOpenAPISchemas(t *testing.T) {
 		}
 	}
 	for _, v := range []any{
-		Version{}, Status{}, Service{}, Connection{}, Explanation{}, Diagnosis{}, AdminRequest{}, AdminResult{}, Event{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
+		Version{}, Status{}, Service{}, Connection{}, Explanation{}, Diagnosis{}, AdminRequest{}, AdminResult{}, Event{}, Notification{}, File{}, CheckReport{}, Plan{}, ReloadResult{}, ReconcileResult{}, Error{},
 	} {
 		check(reflect.TypeOf(v))
 	}

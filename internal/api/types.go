@@ -37,6 +37,8 @@ type Status struct {
 	Policies        Policies `json:"policies"`
 	// Overrides says of how many real servers an operator said something.
 	Overrides Overrides `json:"overrides"`
+	// Hooks are those of notify, in the order of the file.
+	Hooks []Hook `json:"hooks"`
 	// Foreign are the services in the table that lbd does not own.
 	Foreign []string `json:"foreign"`
 	// Sysctls are the net.ipv4.vs settings that lbd owns.

@@ -70,6 +70,8 @@ type Config struct {
 	// DrainTimeout bounds the drain of real servers in virtual services of which
 	// the file says nothing any more.
 	DrainTimeout time.Duration
+	// Hooks are who is told of events.
+	Hooks []Hook
 	// VirtualServices are in file order.
 	VirtualServices []VirtualService
 	// Refused says what an engine cannot do of the file, for each engine that

@@ -87,7 +87,9 @@ func (r *referenceWriter) value(k *key, first, indent string, off bool) {
 	case kindList:
 		if k.def != "" {
 			fmt.Fprintf(r, "%s%s: %s\n", first, k.name, k.def)
-			return
+			if !off {
+				return
+			}
 		}
 		if off {
 			fmt.Fprintf(r, "%s%s%s: [{%s}]\n", first, mark, k.name, r.inline(k.object, first))

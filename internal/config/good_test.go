@@ -24,6 +24,15 @@ func text(c *Config) string {
 	if c.StateFile != "/var/lib/lbd/state.json" || c.StateMaxAge != 0 {
 		fmt.Fprintf(&b, "state_file=%q max_age=%v\n", c.StateFile, c.StateMaxAge)
 	}
+	for _, h := range c.Hooks {
+		fmt.Fprintf(&b, "hook %s events=%q timeout=%v max_age=%v", h.Name, h.Events, h.Timeout, h.MaxAge)
+		if h.Exec != nil {
+			fmt.Fprintf(&b, " exec=%q user=%q group=%q", h.Exec.Args, h.Exec.User, h.Exec.Group)
+		} else {
+			fmt.Fprintf(&b, " webhook=%s,%q headers=%v tls=%.40s", h.Webhook.Host, string(h.Webhook.URL), h.Webhook.Headers, h.Webhook.TLS.Key())
+		}
+		fmt.Fprintln(&b)
+	}
 	fmt.Fprintf(&b, "timeouts=%v sysctls=%v\n", c.Timeouts, c.Sysctls)
 	for _, s := range c.VirtualServices {
 		mask := fmt.Sprintf("%#x", s.Persistence.Netmask.V4())

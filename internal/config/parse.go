@@ -179,6 +179,8 @@ func (p *parser) setTop(c *Config, k *key, v *node) {
 		c.ReconcileInterval, _ = p.duration(k, v)
 	case "mirror_interval":
 		c.MirrorInterval, _ = p.duration(k, v)
+	case "notify":
+		p.parseNotify(c, v)
 	case "timeouts":
 		p.object(v, k.object, func(k *key, v *node) {
 			d, _ := p.duration(k, v)

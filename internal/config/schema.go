@@ -265,6 +265,8 @@ var topObject = newObject("the file", []key{
 		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for expire_nodest_conn and expire_quiescent_template."},
 	{name: "userspace", kind: kindObject, object: userspaceObject,
 		doc: "The userspace engine."},
+	{name: "notify", kind: kindObject, object: notifyObject,
+		doc: "Who is told of events, as ipvsctl events tells them. Each hook has a queue of its own, for 4096 events, and is told in order; none delays another, nor a change of weights. Each event is told once: a command that shall be told the state that counts, and again after a start, is on_up or on_down of quorum. What cannot be told is lost: the oldest when the queue is full, what is older than max_age, what was refused; it is logged, ipvsctl status has it, and the next notification says how much was lost. When lbd stops, and when a reload takes a hook away, there are 2 seconds for what waits; a hook that changes under the same name takes over what waits."},
 	{name: "checks", kind: kindMap, object: checkObject, example: "tcp-ok",
 		doc: "Checks by name."},
 	{name: "defaults", kind: kindObject, object: defaultsObject,

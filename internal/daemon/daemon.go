@@ -11,6 +11,7 @@ import (
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/daemon/notify"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/internal/userspace"
@@ -105,7 +106,7 @@ func assemble(p parts) (*Daemon, error) {
 		repairs:     p.repairs,
 		host:        p.host,
 		store:       p.store,
-		events:      newEventRing(),
+		told:        notify.New(p.log),
 		notifier:    p.notifier,
 		requests:    make(chan func(context.Context)),
 		dirty:       make(chan struct{}, 1),
@@ -117,6 +118,8 @@ func assemble(p parts) (*Daemon, error) {
 		keys:        make(map[*healthcheck.Probe]string),
 		weightNews:  make(map[ipvs.DestinationKey]weightNews),
 	}
+	o.events = newEventRing(o.told.Tell)
+	o.told.Change(p.loaded.Hooks)
 	o.hooks = newQuorumHooks(p.log, p.command)
 	if p.command == nil {
 		o.hooks.run = commandIn(p.env.Enter)
@@ -158,6 +161,7 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 		{"reloads", d.runReloads},
 		{"advice", d.onceTried(d.runAdvice)},
 		{"commands", d.owner.hooks.work},
+		{"notifications", d.onceTried(func(ctx context.Context) error { return d.owner.told.Run(ctx, d.stopped) })},
 		{"watchdog", d.runWatchdog},
 		{"readiness", d.runReadiness},
 	}

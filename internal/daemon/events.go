@@ -24,9 +24,13 @@ type eventRing struct {
 	last uint64
 	// more is closed when there is one more.
 	more chan struct{}
+	// tell is called with each, in order; it may not wait.
+	tell func(api.Event)
 }
 
-func newEventRing() *eventRing { return &eventRing{more: make(chan struct{})} }
+func newEventRing(tell func(api.Event)) *eventRing {
+	return &eventRing{more: make(chan struct{}), tell: tell}
+}
 
 // add numbers an event and keeps it in place of the oldest.
 func (r *eventRing) add(e api.Event) {
@@ -43,6 +47,7 @@ func (r *eventRing) add(e api.Event) {
 	r.ring[e.Seq%maxEvents] = e
 	close(r.more)
 	r.more = make(chan struct{})
+	r.tell(e)
 }
 
 // after returns the events that are kept of those after seq, and a channel that is

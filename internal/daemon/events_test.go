@@ -125,7 +125,7 @@ func TestEvents(t *testing.T) {
 // The ring keeps the last events; whoever is too slow sees by the numbers what is
 // missing, and nobody waits.
 func TestEventRing(t *testing.T) {
-	r := newEventRing()
+	r := newEventRing(func(api.Event) {})
 	if events, _ := r.after(0); len(events) != 0 {
 		t.Errorf("want none, got %v", events)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/daemon/notify"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -54,6 +55,8 @@ type owner struct {
 	mirror   *mirror
 	notifier *notifier
 	events   *eventRing
+	// told are the hooks that are told of events.
+	told *notify.Set
 
 	// requests run on the owner's goroutine.
 	requests chan func(context.Context)

@@ -60,6 +60,11 @@ func programsOf(c *config.Config) []program {
 			add(program{path: q.OnDown[0]}, "on_down of "+vs.Name)
 		}
 	}
+	for i := range c.Hooks {
+		if h := c.Hooks[i].Exec; h != nil {
+			add(program{path: h.Args[0], user: h.User, group: h.Group}, "exec of notify")
+		}
+	}
 	return list
 }
 
@@ -69,7 +74,7 @@ func (p *programs) warnings(c *config.Config) []string {
 	if len(list) == 0 {
 		return nil
 	}
-	const hangs = "programs of checks and quorums could not be looked at: the file system does not answer"
+	const hangs = "programs could not be looked at: the file system does not answer"
 	p.mu.Lock()
 	if p.looking {
 		p.mu.Unlock()

@@ -218,6 +218,8 @@ func (o *owner) switchTo(next *loaded) error {
 		o.mem.health = o.mem.health.Join(o.fleet, next.Config)
 	}
 	o.loaded = next
+	// First, so that the new ones hear of the rest.
+	o.told.Change(next.Hooks)
 	o.pruneAdmin()
 	o.keys = make(map[*healthcheck.Probe]string)
 	o.reloadErr = ""

@@ -9,6 +9,7 @@ import (
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
+	"github.com/lbd-project/lbd/internal/daemon/notify"
 	"github.com/lbd-project/lbd/internal/version"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -43,6 +44,8 @@ func (d *Daemon) Status(context.Context) (api.Status, error) {
 	if beat := d.owner.beat.Load(); beat != nil {
 		s.Sync.HeartbeatSeconds = age(now, *beat)
 	}
+	s.Hooks = d.owner.told.Status()
+	s.Warnings = append(s.Warnings, notify.Warnings(s.Hooks)...)
 	s.Services, s.RealServers = v.counts()
 	s.Overrides = api.Overrides{RealServers: len(v.admin), File: d.owner.admin.path}
 	if v.adminErr != nil {
