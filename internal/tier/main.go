@@ -9,11 +9,16 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
+	"time"
 )
 
 func main() {
@@ -32,9 +37,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "tier:", err)
 		os.Exit(1)
 	}
+	begin := time.Now()
 	t := newTally(os.Stdout)
 	readErr := t.read(out)
 	err = cmd.Wait()
+	fmt.Printf("%s took %.0f s, the longest: %s\n", os.Args[1], time.Since(begin).Seconds(), t.longest(5))
 	fmt.Printf("tier %s: %d passed, %d failed, %d skipped\n", os.Args[1], t.passed, t.failed, t.skipped)
 	switch {
 	case readErr != nil:
@@ -55,6 +62,8 @@ func main() {
 // event is one line of go test -json (cmd/test2json).
 type event struct {
 	Action, Package, Test, Output, ImportPath string
+	// Elapsed is in seconds.
+	Elapsed float64
 }
 
 // tally counts the results of tests, subtests included.
@@ -62,10 +71,24 @@ type tally struct {
 	w                       io.Writer
 	output                  map[string][]string
 	passed, failed, skipped int
+	// took are the packages' times in seconds.
+	took map[string]float64
 }
 
 func newTally(w io.Writer) *tally {
-	return &tally{w: w, output: make(map[string][]string)}
+	return &tally{w: w, output: make(map[string][]string), took: make(map[string]float64)}
+}
+
+// longest names the n packages that took longest, with their seconds.
+func (t *tally) longest(n int) string {
+	names := slices.SortedFunc(maps.Keys(t.took), func(a, b string) int {
+		return cmp.Or(cmp.Compare(t.took[b], t.took[a]), cmp.Compare(a, b))
+	})
+	var out []string
+	for _, p := range names[:min(n, len(names))] {
+		out = append(out, fmt.Sprintf("%s %.0f", p, t.took[p]))
+	}
+	return strings.Join(out, ", ")
 }
 
 func (t *tally) read(r io.Reader) error {
@@ -106,6 +129,7 @@ func (t *tally) add(e event) {
 		}
 		delete(t.output, id)
 		if e.Test == "" {
+			t.took[e.Package] = e.Elapsed
 			if e.Action == "fail" {
 				fmt.Fprintf(t.w, "FAIL %s\n", e.Package)
 			}

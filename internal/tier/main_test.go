@@ -15,18 +15,23 @@ func TestTally(t *testing.T) {
 not json
 {"Action":"build-output","ImportPath":"q","Output":"q.go:1: broken\n"}
 {"Action":"skip","Package":"empty"}
-{"Action":"fail","Package":"p"}
+{"Action":"fail","Package":"p","Elapsed":1.6}
+{"Action":"pass","Package":"r","Test":"TestD/slow","Elapsed":9}
+{"Action":"pass","Package":"r","Elapsed":12.2}
 `
 	var out strings.Builder
 	ta := newTally(&out)
 	if err := ta.read(strings.NewReader(in)); err != nil {
 		t.Fatal(err)
 	}
-	if ta.passed != 1 || ta.failed != 1 || ta.skipped != 1 {
-		t.Errorf("counted %d passed, %d failed, %d skipped; want 1 of each", ta.passed, ta.failed, ta.skipped)
+	if ta.passed != 2 || ta.failed != 1 || ta.skipped != 1 {
+		t.Errorf("counted %d passed, %d failed, %d skipped; want 2, 1, 1", ta.passed, ta.failed, ta.skipped)
 	}
 	const want = "why it failed\nwhy it was skipped\nnot json\nq.go:1: broken\nFAIL p\n"
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+	if want, got := "r 12, p 2", ta.longest(2); want != got {
+		t.Errorf("the longest are %q, want %q", got, want)
 	}
 }
