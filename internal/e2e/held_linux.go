@@ -94,24 +94,29 @@ func (d *LBD) Rules() (string, error) {
 		t, err := ReadTable(d.Holds)
 		return t.String(), err
 	}
-	// Without the second option counters and times would be there, too.
-	tables, err := d.nft("list", "tables")
+	// Without the second option counters and times would be there, too. One call
+	// for all tables: to start nft takes longer than to list them.
+	text, err := d.nft("--stateless", "--numeric", "list", "ruleset")
 	if err != nil {
 		return "", err
 	}
+	return withoutLearned(tablesOf(text, "lbd")), nil
+}
+
+// tablesOf returns the tables of a name, of every family, from nft's list of a
+// rule set.
+func tablesOf(text, name string) string {
 	var b strings.Builder
-	for line := range strings.Lines(tables) {
-		f := strings.Fields(line)
-		if len(f) != 3 || f[2] != "lbd" {
-			continue
+	ours := false
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) >= 3 && f[0] == "table" && !strings.HasPrefix(line, "\t") {
+			ours = f[2] == name
 		}
-		text, err := d.nft("--stateless", "--numeric", "list", "table", f[1], f[2])
-		if err != nil {
-			return "", err
+		if ours {
+			b.WriteString(line)
 		}
-		b.WriteString(withoutLearned(text))
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 func (d *LBD) nft(args ...string) (string, error) {
@@ -214,12 +219,13 @@ func (d *LBD) WatchRules() (stop func() (looks int, err error), err error) {
 		looks++
 	}
 	done.Go(func() {
-		tick := time.NewTicker(pause)
-		defer tick.Stop()
 		for watchErr == nil {
+			begin := time.Now()
 			look()
+			// A slow machine shall not look all the time.
+			rest := max(pause, 2*time.Since(begin))
 			select {
-			case <-tick.C:
+			case <-time.After(rest):
 			case <-quit:
 				return
 			}

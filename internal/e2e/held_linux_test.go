@@ -65,6 +65,15 @@ func TestWithoutLearned(t *testing.T) {
 	}
 }
 
+// Only tables of the name count, of every family.
+func TestTablesOf(t *testing.T) {
+	const text = "table ip theirs {\n\tchain table {\n\t}\n}\ntable ip lbd {\n\tset lbd {\n\t}\n}\ntable ip6 lbd {\n}\ntable inet lbd2 {\n}\n"
+	const want = "table ip lbd {\n\tset lbd {\n\t}\n}\ntable ip6 lbd {\n}\n"
+	if diff := cmp.Diff(want, tablesOf(text, "lbd")); diff != "" {
+		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+}
+
 func TestAPIScheduler(t *testing.T) {
 	for want, s := range map[string]api.Service{
 		"wlc":                          {Scheduler: "wlc", Flags: []string{"sh-port"}},
