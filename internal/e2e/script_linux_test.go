@@ -96,24 +96,27 @@ const (
 // run; on the kernel it is left to engine: auto.
 func TestKernelE2E(t *testing.T) {
 	netnstest.Require(t, "netns", "ipvs")
-	runScenarios(t, KernelEngine)
+	runScenarios(t, KernelEngine, nil)
 }
 
-// TestKernelE2EUserspace runs every scenario on the userspace engine, with the
-// kernel's own queue expression, beside an IPVS that nobody uses.
+// TestKernelE2EUserspace runs the scenarios on the userspace engine, with the
+// kernel's own queue expression, beside an IPVS that nobody uses. It leaves out
+// those that say "# no third run: REASON": what they show is the same on either
+// kernel, and TestNetnsE2E runs them on this engine, TestKernelE2E on that kernel.
 func TestKernelE2EUserspace(t *testing.T) {
 	netnstest.Require(t, "netns", "nfqueue", "ipvs")
-	runScenarios(t, UserspaceEngine)
+	runScenarios(t, UserspaceEngine, func(file string) bool { return thirdRun(t, file) })
 }
 
 // TestNetnsE2E runs every scenario on the userspace engine and this kernel.
 func TestNetnsE2E(t *testing.T) {
 	netnstest.Require(t, "netns", "nfqueue")
-	runScenarios(t, UserspaceEngine)
+	runScenarios(t, UserspaceEngine, nil)
 }
 
-// runScenarios runs the scenarios of every engine and those of this one.
-func runScenarios(t *testing.T, e Engine) {
+// runScenarios runs the scenarios of every engine and those of this one, or of
+// them those that wanted selects.
+func runScenarios(t *testing.T, e Engine, wanted func(file string) bool) {
 	t.Helper()
 	lbd, ipvsctl, err := Programs(t.Context(), t.TempDir())
 	if err != nil {
@@ -121,7 +124,30 @@ func runScenarios(t *testing.T, e Engine) {
 	}
 	both, own := scenarios(t, scripts), scenarios(t, filepath.Join(scripts, string(e)))
 	t.Logf("engine %s: %d scenarios of every engine, %d of its own", e, len(both), len(own))
-	runScripts(t, append(both, own...), &script{engine: e, lbd: lbd, ipvsctl: ipvsctl})
+	files := append(both, own...)
+	if wanted != nil {
+		all := len(files)
+		files = slices.DeleteFunc(files, func(f string) bool { return !wanted(f) })
+		t.Logf("%d of them run here, %d say that they need no third run", len(files), all-len(files))
+	}
+	runScripts(t, files, &script{engine: e, lbd: lbd, ipvsctl: ipvsctl})
+}
+
+// noThirdRun finds the reason why a scenario needs no run of TestKernelE2EUserspace.
+var noThirdRun = regexp.MustCompile(`(?m)^# no third run: +(\S.*)$`)
+
+// thirdRun says whether a scenario runs in TestKernelE2EUserspace.
+func thirdRun(t *testing.T, file string) bool {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := noThirdRun.FindSubmatch(b)
+	if m != nil {
+		t.Logf("%s has no third run: %s", filepath.Base(file), m[1])
+	}
+	return m == nil
 }
 
 // scenarios returns the files of a folder.
@@ -466,6 +492,9 @@ func TestScriptsParse(t *testing.T) {
 		}
 		if words < 3 {
 			t.Errorf("%s does nothing", f)
+		}
+		if strings.Contains(head, "third run") && !noThirdRun.MatchString(head) {
+			t.Errorf("%s names no reason for no third run", f)
 		}
 	}
 }
