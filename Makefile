@@ -121,7 +121,7 @@ test-netns: ## tests in network namespaces of this host
 
 test-kernel: $(BIN)/vmrun build ## tests on a real kernel with IPVS, in a virtual machine
 	$(BIN)/vmrun test -timeout 30m -kernel $(KERNEL) -file $(BIN)/lbd:/app/lbd -file $(BIN)/ipvsctl:/app/ipvsctl \
-		$(call pkgs_with,TestKernel)
+		-beside ./internal/e2e $(call pkgs_with,TestKernel)
 
 test-kernel-matrix: $(BIN)/vmrun ## the kernel tests on every kernel of KERNELS
 	@for k in $(KERNELS); do $(MAKE) --no-print-directory test-kernel KERNEL=$$k || exit 1; done

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/lbd-project/lbd/internal/vm"
 	"github.com/lbd-project/lbd/internal/vm/wire"
@@ -79,16 +80,19 @@ func (s *testSink) Exit(x wire.Exit) {
 	if len(why) > 0 || t.failed > 0 {
 		word = "FAIL"
 		s.bad++
-		s.flush()
+	} else {
+		s.held.Reset()
 	}
-	fmt.Fprintf(s.out, "vm: %s %s %d passed %d failed %d skipped %.1fs", word, s.packages[x.Index].short(),
+	fmt.Fprintf(&s.held, "vm: %s %s %d passed %d failed %d skipped %.1fs", word, s.packages[x.Index].short(),
 		t.passed, t.failed, len(t.skipped), x.Duration.Seconds())
 	if len(why) > 0 {
-		fmt.Fprintf(s.out, " (%s)", strings.Join(why, "; "))
+		fmt.Fprintf(&s.held, " (%s)", strings.Join(why, "; "))
 	}
-	fmt.Fprintln(s.out)
+	s.held.WriteByte('\n')
+	s.flush() // one Write, as other guests write, too
 }
 
+// flush prints what was held back.
 func (s *testSink) flush() {
 	s.out.Write(s.held.Bytes())
 	s.held.Reset()
@@ -97,27 +101,43 @@ func (s *testSink) flush() {
 // abort prints what the package had written when the guest was lost.
 func (s *testSink) abort() {
 	if s.active {
+		fmt.Fprintf(&s.held, "\nvm: FAIL %s (the guest was lost)\n", s.packages[s.current].short())
 		s.flush()
-		fmt.Fprintf(s.out, "\nvm: FAIL %s (the guest was lost)\n", s.packages[s.current].short())
 	}
 }
 
-// total prints the last lines and returns the exit status.
-func (s *testSink) total(r *vm.Report) int {
+// total prints the last lines of all guests and returns the exit status.
+func total(w io.Writer, sinks []*testSink, reports []*vm.Report) int {
 	status := 0
-	if s.bad > 0 {
-		status = statusFailed
-	}
-	for _, x := range r.Exits {
-		if x.TimedOut {
-			status = statusTimeout
+	var passed, failed, skipped int
+	for i, s := range sinks {
+		passed, failed, skipped = passed+s.passed, failed+s.failed, skipped+s.skipped
+		if status == 0 && s.bad > 0 {
+			status = statusFailed
+		}
+		for _, x := range reports[i].Exits {
+			if x.TimedOut {
+				status = statusTimeout
+			}
+		}
+		if printAlarms(w, reports[i]) && status == 0 {
+			status = statusFailed
 		}
 	}
-	if printAlarms(s.out, r) && status == 0 {
-		status = statusFailed
-	}
-	fmt.Fprintf(s.out, "vm: kernel %s: %d passed, %d failed, %d skipped\n", r.Release, s.passed, s.failed, s.skipped)
+	fmt.Fprintf(w, "vm: kernel %s: %d passed, %d failed, %d skipped\n", reports[0].Release, passed, failed, skipped)
 	return status
+}
+
+// lines lets several guests write, each Write whole.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // printAlarms prints the kernel's alarms with the log around the first, and

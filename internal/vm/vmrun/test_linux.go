@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/vm"
@@ -45,7 +48,9 @@ type testFlags struct {
 	short         bool
 	files, tools  words
 	packages      []string
-	streams       bool
+	// beside are packages for a guest of their own.
+	beside  words
+	streams bool
 }
 
 // words is a flag that may be given more than once.
@@ -71,6 +76,7 @@ func (a *app) testFlags(args []string) (*testFlags, error) {
 	fs.BoolVar(&f.short, "short", false, "as for go test")
 	fs.BoolVar(&f.verbose, "v", false, "show all output as it comes")
 	fs.Var(&f.files, "file", "`host[:guest]` file or folder to ship beside the sources; may be repeated")
+	fs.Var(&f.beside, "beside", "`package` to test in a second guest, at the same time as the others; may be repeated")
 	fs.Var(&f.tools, "tool", "`name` of a further program on this host to ship; may be repeated")
 	if err := fs.Parse(args); err != nil {
 		if err == flag.ErrHelp {
@@ -80,6 +86,9 @@ func (a *app) testFlags(args []string) (*testFlags, error) {
 	}
 	if f.packages = fs.Args(); len(f.packages) == 0 {
 		return nil, usageError("test needs a package")
+	}
+	if len(f.beside) > 0 && (f.verbose || f.bench != "") {
+		return nil, usageError("-beside goes with neither -v nor -bench")
 	}
 	if f.timeout <= 0 {
 		return nil, usageError("-timeout must be above 0")
@@ -138,16 +147,11 @@ func (a *app) test(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	packages, err := listPackages(ctx, f.packages, keep)
+	packages, err := listPackages(ctx, append(slices.Clone(f.packages), f.beside...), keep)
 	if err != nil {
 		return 0, err
 	}
-	dir, err := os.MkdirTemp("", "lbd-vm-test-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	w, err := f.work(ctx, packages, dir)
+	second, err := f.besides(ctx, keep)
 	if err != nil {
 		return 0, err
 	}
@@ -155,14 +159,67 @@ func (a *app) test(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s := &testSink{out: a.stdout, packages: packages, streams: f.streams}
-	w.sink = s
-	r, err := p.run(ctx, w)
+	groups := [][]pkg{packages}
+	if _, ok := p.(guest); ok {
+		groups = separate(packages, second)
+	}
+	dir, err := os.MkdirTemp("", "lbd-vm-test-")
 	if err != nil {
-		s.abort()
 		return 0, err
 	}
-	return s.total(r), nil
+	defer os.RemoveAll(dir)
+	works := make([]work, len(groups))
+	for i, g := range groups {
+		if works[i], err = f.work(ctx, g, filepath.Join(dir, strconv.Itoa(i))); err != nil {
+			return 0, err
+		}
+	}
+	return a.runAll(ctx, p, f, groups, works)
+}
+
+// besides returns the packages of -beside.
+func (f *testFlags) besides(ctx context.Context, keep selection) ([]pkg, error) {
+	if len(f.beside) == 0 {
+		return nil, nil
+	}
+	return listPackages(ctx, f.beside, keep)
+}
+
+// separate splits packages in those of second and the rest, and leaves out a
+// part that is empty.
+func separate(packages, second []pkg) [][]pkg {
+	var groups [2][]pkg
+	for _, p := range packages {
+		i := 0
+		if slices.ContainsFunc(second, func(q pkg) bool { return q.ImportPath == p.ImportPath }) {
+			i = 1
+		}
+		groups[i] = append(groups[i], p)
+	}
+	return slices.DeleteFunc(groups[:], func(g []pkg) bool { return len(g) == 0 })
+}
+
+// runAll runs each group of packages in a guest of its own, all at once, and
+// returns the exit status of all together.
+func (a *app) runAll(ctx context.Context, p place, f *testFlags, groups [][]pkg, works []work) (int, error) {
+	out := &lines{w: a.stdout}
+	sinks := make([]*testSink, len(groups))
+	reports, errs := make([]*vm.Report, len(groups)), make([]error, len(groups))
+	var all sync.WaitGroup
+	for i, w := range works {
+		sinks[i] = &testSink{out: out, packages: groups[i], streams: f.streams}
+		w.sink = sinks[i]
+		all.Go(func() {
+			if reports[i], errs[i] = p.run(ctx, w); errs[i] != nil {
+				sinks[i].abort()
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return 0, err
+	}
+	return total(a.stdout, sinks, reports), nil
 }
 
 // work builds the test binaries and collects what they need.

@@ -154,12 +154,62 @@ func TestSink(t *testing.T) {
 			s.Begin(0)
 			s.Output(false, []byte(tt.out))
 			s.Exit(tt.exit)
-			status := s.total(&vm.Report{Release: "6.1", Exits: []wire.Exit{tt.exit}, Alarms: tt.alarms, KernelLog: []byte("before\nBUG: x\ntrace\n")})
+			r := &vm.Report{Release: "6.1", Exits: []wire.Exit{tt.exit}, Alarms: tt.alarms, KernelLog: []byte("before\nBUG: x\ntrace\n")}
+			status := total(&out, []*testSink{s}, []*vm.Report{r})
 			if status != tt.wantStatus {
 				t.Errorf("status = %d, want %d", status, tt.wantStatus)
 			}
 			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
 				t.Errorf("output (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTwoGuests sees that each guest's packages count, and that the worst of both
+// is the status.
+func TestTwoGuests(t *testing.T) {
+	var packages []pkg
+	for _, name := range []string{"m/a", "m/b", "m/c"} {
+		p := pkg{ImportPath: name}
+		p.Module.Path = "m"
+		packages = append(packages, p)
+	}
+	groups := separate(packages, packages[1:2])
+	want := [][]pkg{{packages[0], packages[2]}, {packages[1]}}
+	if diff := cmp.Diff(want, groups); diff != "" {
+		t.Fatalf("groups (-want +got):\n%s", diff)
+	}
+	if got := separate(packages, packages); len(got) != 1 || len(got[0]) != 3 {
+		t.Errorf("all beside: %v, want one group", got)
+	}
+	for _, tt := range []struct {
+		name, first, second string
+		wantStatus          int
+		want                string
+	}{
+		{"good", "PASS", "PASS", 0, "3 passed, 0 failed, 0 skipped"},
+		{"the first fails", "FAIL", "PASS", 1, "1 passed, 2 failed, 0 skipped"},
+		{"the second fails", "PASS", "FAIL", 1, "2 passed, 1 failed, 0 skipped"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			var sinks []*testSink
+			for i, word := range []string{tt.first, tt.second} {
+				s := &testSink{out: &lines{w: &out}, packages: groups[i]}
+				for k := range groups[i] {
+					s.Begin(k)
+					s.Output(false, []byte("\x16=== RUN   TestA\n\x16--- "+word+": TestA (0.00s)\n"))
+					s.Exit(wire.Exit{Index: k})
+				}
+				sinks = append(sinks, s)
+			}
+			r := &vm.Report{Release: "6.1"}
+			if got := total(&out, sinks, []*vm.Report{r, r}); got != tt.wantStatus {
+				t.Errorf("status = %d, want %d", got, tt.wantStatus)
+			}
+			if want := "vm: kernel 6.1: " + tt.want + "\n"; !strings.HasSuffix(out.String(), want) || strings.Count(out.String(), "vm: kernel") != 1 {
+				t.Errorf("want %q at the end, got\n%s", want, &out)
 			}
 		})
 	}
