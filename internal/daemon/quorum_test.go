@@ -248,3 +248,59 @@ func TestPoliciesSurviveKill(t *testing.T) {
 		}
 	})
 }
+
+// Backup servers that come, leave and change sides by a reload while they are in:
+// the table follows at once, and what was said of the servers goes with them.
+func TestBackupReloadedWhileIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		with := func(servers, backup []config.RealServer) *config.Config {
+			vs := service(vip, servers...)
+			vs.Backup = backup
+			return conf(vs)
+		}
+		list := func(l ...config.RealServer) []config.RealServer { return l }
+		first, sorry := r.checked(rs2, 3), r.checked(rs4, 1)
+		p := r.start(with(list(first), list(sorry)))
+		r.net.set(rs2, errRefused)
+		after(decided)
+		// want has the weights of the two, -1 for one that is not there.
+		weights := func(name string, want [2]int) {
+			t.Helper()
+			if got := [2]int{r.weightOf(rs2), r.weightOf(rs4)}; got != want {
+				t.Errorf("%s: want weights %v, got %v", name, want, got)
+			}
+		}
+		step := func(name string, c *config.Config, want [2]int) {
+			t.Helper()
+			if err := p.switchTo(c); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			weights(name, want)
+			after(time.Minute)
+			if err := p.mustStatus().Sync.LastError; err != "" {
+				t.Errorf("%s: %s", name, err)
+			}
+		}
+		weights("failed", [2]int{0, 1})
+		step("backup server removed", with(list(first), nil), [2]int{0, 0})
+		weights("its drain is over", [2]int{0, -1})
+		step("added", with(list(first), list(sorry)), [2]int{0, 1})
+		step("becomes one of the others", with(list(first, sorry), nil), [2]int{0, 1})
+		step("who failed becomes the backup server", with(list(sorry), list(first)), [2]int{0, 1})
+		step("all others removed", with(nil, list(sorry)), [2]int{0, 1})
+		step("nobody left", with(nil, nil), [2]int{-1, 0})
+		step("all again, and failed still", with(list(first), list(sorry)), [2]int{0, 1})
+		p.kill()
+		p = r.start(with(list(first), nil))
+		after(time.Minute)
+		weights("after a restart", [2]int{0, -1})
+		r.net.set(rs2, nil)
+		after(decided)
+		step("service removed", conf(), [2]int{0, -1})
+		if s := p.mustStatus(); s.Services.Total != 0 || len(s.Foreign) != 0 {
+			t.Errorf("want no service, got %+v, foreign %q", s.Services, s.Foreign)
+		}
+	})
+}
