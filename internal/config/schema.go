@@ -158,7 +158,7 @@ var serverKeys = []key{
 	{name: "on_failure", kind: kindString, def: "auto", enum: []string{"auto", "quiesce", "remove"},
 		doc: "What happens to a failed real server: quiesce sets its weight to 0, so that its open connections may go on; remove deletes it, so that they end (see expire_nodest_conn): TCP is reset, UDP goes to another real server with the client's next datagram. auto chooses for each service, and ipvsctl explain says why. It removes with UDP, whose clients would keep a failed real server for as long as they go on sending; with sh, dh and mh without a fallback flag, which would refuse its clients; and with persistence where sysctls sets expire_quiescent_template to 0, which would bring them back. Else it quiesces: TCP and SCTP connections that a failed real server does not end itself last until the client gives up, and new ones go elsewhere, those of persistent clients, too. So it does with an fwmark: give remove where that is on UDP."},
 	{name: "drain_timeout", kind: kindDuration, def: "5m", max: maxKernelTime,
-		doc: "How long a real server that left the file keeps its connections at weight 0 before it is deleted; 0s deletes at once."},
+		doc: "How long a real server that left the file keeps its connections at weight 0 before it is deleted; 0s deletes at once. It is deleted earlier once none is active; with UDP and an fwmark once all were quiet for their time-out."},
 }
 
 // serviceKeys are the keys of a virtual service that may have a default and
