@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,14 +85,15 @@ func connected(fd int) (done bool, err error) {
 	if code != 0 {
 		return true, unix.Errno(code)
 	}
-	peer, err := unix.Getpeername(fd)
+	// These of package unix ask for the socket's protocol too, each time.
+	peer, err := syscall.Getpeername(fd)
 	if errors.Is(err, unix.ENOTCONN) {
 		return false, nil
 	}
 	if err != nil {
 		return true, os.NewSyscallError("getpeername", err)
 	}
-	self, err := unix.Getsockname(fd)
+	self, err := syscall.Getsockname(fd)
 	if err != nil {
 		return true, os.NewSyscallError("getsockname", err)
 	}
@@ -104,11 +106,11 @@ func connected(fd int) (done bool, err error) {
 }
 
 // addrPort returns the address in sa, the zero AddrPort for other families.
-func addrPort(sa unix.Sockaddr) netip.AddrPort {
+func addrPort(sa syscall.Sockaddr) netip.AddrPort {
 	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
+	case *syscall.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-	case *unix.SockaddrInet6:
+	case *syscall.SockaddrInet6:
 		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
 	}
 	return netip.AddrPort{}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -312,7 +313,7 @@ func TestNetnsViaBind(t *testing.T) {
 			}
 			if err := v.Bind(fd); err != nil {
 				t.Errorf("%s, kind %d, protocol %d: %v", ip, s.kind, s.proto, err)
-			} else if self, err := unix.Getsockname(fd); err != nil || addrPort(self).Addr() != v.Source {
+			} else if self, err := syscall.Getsockname(fd); err != nil || addrPort(self).Addr() != v.Source {
 				t.Errorf("%s, kind %d, protocol %d: bound to %v, %v", ip, s.kind, s.proto, addrPort(self), err)
 			}
 			unix.Close(fd)
