@@ -51,6 +51,8 @@ type Daemon struct {
 	reloads chan reloadRequest
 	// settled, if not nil, is called when the table has been tried.
 	settled func()
+	// processors may be nil.
+	processors *processors
 	// stopped is closed when the owner takes no more requests.
 	stopped chan struct{}
 }

@@ -178,6 +178,7 @@ func (d *Daemon) reload(ctx context.Context, r reloadRequest) (api.ReloadResult,
 	}
 	result := <-done
 	if result.Reloaded {
+		d.processors.suit(next.Config)
 		result.Warnings = slices.Concat(result.Warnings, next.Warnings, d.adviser.look(next.Config))
 	}
 	return result, nil

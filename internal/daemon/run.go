@@ -109,7 +109,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	d.settled = restoreGC
+	d.processors = newProcessors(m.threads)
+	defer d.processors.restore()
+	d.settled = func() {
+		restoreGC()
+		d.processors.suit(cfg.Config)
+	}
 	o.Logger.Info("starting", "version", version.String(), "config", cfg.file,
 		"engine", m.name, "engine_version", m.version, "reason", m.reason)
 	server := api.NewServer(d, api.Options{Logger: o.Logger, Allow: api.AllowGroup(gid)})

@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/config"
+)
+
+func TestOneWillDo(t *testing.T) {
+	t.Parallel()
+	with := func(services int, edit func(*config.VirtualService)) *config.Config {
+		c := large(&fakeNet{}, services) // ten real servers each, checked each second
+		for i := range c.VirtualServices {
+			edit(&c.VirtualServices[i])
+		}
+		return c
+	}
+	interval := func(d time.Duration) func(*config.VirtualService) {
+		return func(vs *config.VirtualService) {
+			for i := range vs.RealServers {
+				vs.RealServers[i].Probes[0].Interval = d
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		c    *config.Config
+		want bool
+	}{
+		{"nothing", conf(), true},
+		{"300 a second", with(30, interval(time.Second)), true},
+		{"310 a second", with(31, interval(time.Second)), false},
+		{"300 in two seconds", with(30, interval(2*time.Second)), true},
+		{"600 a second when they turn", with(30, func(vs *config.VirtualService) {
+			for i := range vs.RealServers {
+				vs.RealServers[i].Probes[0].Fast = time.Second / 2
+			}
+		}), false},
+		{"2,000 real servers", with(200, interval(time.Minute)), true},
+		{"2,010 real servers", with(201, interval(time.Minute)), false},
+		{"2,010 with those that stand by", with(200, func(vs *config.VirtualService) {
+			interval(time.Minute)(vs)
+			vs.Backup = vs.RealServers[:1]
+		}), false},
+	} {
+		if got := oneWillDo(tt.c); got != tt.want {
+			t.Errorf("%s: want %v, got %v", tt.name, tt.want, got)
+		}
+	}
+}
+
+// TestProcessors changes what is of the whole process, so that it runs alone.
+func TestProcessors(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	all := runtime.GOMAXPROCS(3)
+	defer runtime.GOMAXPROCS(all)
+	few, many := large(&fakeNet{}, 1), large(&fakeNet{}, 201)
+	want := func(what string, n int) {
+		t.Helper()
+		if got := runtime.GOMAXPROCS(0); got != n {
+			t.Errorf("%s: want %d, got %d", what, n, got)
+		}
+	}
+	p := newProcessors(0)
+	p.suit(few)
+	want("few checks", 1)
+	p.suit(many)
+	want("many checks", 3)
+	p.suit(few)
+	p.restore()
+	want("in the end", 3)
+
+	newProcessors(1).suit(few)
+	want("with threads of the engine", 3)
+	t.Setenv("GOMAXPROCS", "3")
+	newProcessors(0).suit(few)
+	want("with a word of the environment", 3)
+	newProcessors(0).restore()
+}
