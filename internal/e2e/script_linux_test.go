@@ -78,6 +78,8 @@ const (
 //	crowd NAME good                    fails if one could not be opened, or did not last
 //	download NAME URL BYTES            download the first half
 //	finish NAME                        download the rest and check every byte
+//	webhook listen ADDRESS:PORT        take notifications, on the client
+//	webhook got                        print those that came, a line an event: kind, state, service, server
 //	server NAME refuse|open            refuse new connections to HTTP, or accept them
 //	server NAME sick|well              the same for the health port alone
 //	server NAME unplug|plug            take it off the network, or back
@@ -231,6 +233,7 @@ type script struct {
 	flows     map[string]*Flow
 	steady    *watch
 	queues    map[string]*nfqueue.Queue
+	receiver  *receiver
 	// jumped is how far the wall clock is from where it was.
 	jumped time.Duration
 }
@@ -309,7 +312,8 @@ func commands() map[string]command {
 		"table": cmdTable, "counts": cmdCounts, "active": cmdActive, "steady": cmdSteady, "queue": cmdQueue,
 		"spread": cmdSpread, "ask": cmdAsk, "from": cmdFrom, "flow": cmdFlow, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream, "crowd": cmdCrowd,
 		"download": cmdDownload, "finish": cmdFinish, "server": cmdServer,
-		"sees": cmdSees, "retry": cmdRetry,
+		"webhook": cmdWebhook,
+		"sees":    cmdSees, "retry": cmdRetry,
 	}
 }
 
