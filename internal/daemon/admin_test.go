@@ -338,6 +338,46 @@ func TestAdminNotWritten(t *testing.T) {
 	})
 }
 
+// A disk that hangs holds up one change by a second, and nobody after that; what is
+// said meanwhile is written down once it answers.
+func TestAdminDiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.start(conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2))))
+		after(decided)
+		answer := make(chan struct{})
+		r.admin.beforeSave = func() { <-answer }
+		begun := time.Now()
+		if _, result := p.say(rs2, drain); len(result.Errors) != 1 || !strings.Contains(result.Errors[0], "the disk has not answered") {
+			t.Errorf("want one error about the disk, got %q", result.Errors)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+		if took := time.Since(begun); took != diskPatience {
+			t.Errorf("drained after %v, want %v", took, diskPatience)
+		}
+		r.net.set(rs3, errRefused)
+		after(decided)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=0")
+		begun = time.Now()
+		p.say(rs2, api.AdminRequest{Mode: "none", Weight: weight(7)})
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("resumed after %v, want at once", took)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=7 10.0.0.3:80=0")
+		if err := p.status().Overrides.LastError; err == "" {
+			t.Error("status: want an error")
+		}
+		close(answer)
+		after(time.Minute)
+		if got := r.admin.open().overrides[dkey(vip, rs2)]; got.Weight == nil || got.Weight.To != 7 || got.Mode != state.ModeNone {
+			t.Errorf("written down: want weight 7, got %+v", got)
+		}
+		if err := p.status().Overrides.LastError; err != "" {
+			t.Errorf("status: %s", err)
+		}
+	})
+}
+
 // What fails elsewhere, however long, holds up no weight that is on its way.
 func TestRampWhileFailing(t *testing.T) {
 	full := errors.New("no space left on device")

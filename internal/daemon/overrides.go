@@ -24,6 +24,11 @@ type overrides struct {
 	// store is nil where nothing is kept; path is its file.
 	store OverrideStore
 	path  string
+	// writing is the result of a write under way, of pending since pendingAt; nil
+	// for none.
+	writing   chan error
+	pending   fleet.Overrides
+	pendingAt time.Time
 	// unread is why it could not be opened or read at the start, err why it could
 	// not be written last.
 	unread, err error
@@ -116,10 +121,43 @@ func (s *overrides) save(maxAge time.Duration, now time.Time) error {
 			return nil
 		}
 	}
-	if s.err = s.store.Save(s.stored(now)); s.err == nil {
-		s.saved, s.savedAt, s.written = s.all, now, true
-	}
+	s.write(now)
 	return s.err
+}
+
+// diskPatience is how long the owner waits for the disk, with which every change of
+// a weight waits.
+const diskPatience = time.Second
+
+var errDiskHangs = fmt.Errorf("the disk has not answered for %v", diskPatience)
+
+// write writes everything down. A disk that hangs is waited for by a goroutine of
+// its own, and nothing else is written meanwhile.
+func (s *overrides) write(now time.Time) {
+	if s.writing == nil {
+		s.writing = make(chan error, 1)
+		s.pending, s.pendingAt = s.all, now
+		stored := s.stored(now)
+		go func(done chan<- error) { done <- s.store.Save(stored) }(s.writing)
+	} else if s.err == errDiskHangs && len(s.writing) == 0 {
+		return // it has been waited for
+	}
+	patience := time.NewTimer(diskPatience)
+	defer patience.Stop()
+	select {
+	case s.err = <-s.writing:
+	case <-patience.C:
+		s.err = errDiskHangs
+		return
+	}
+	s.writing = nil
+	if s.err != nil {
+		return
+	}
+	s.saved, s.savedAt, s.written = s.pending, s.pendingAt, true
+	if !equalOverrides(s.all, s.saved) {
+		s.write(now) // what was said while the disk hung
+	}
 }
 
 // refreshFirst is the time from the start after which lbd writes down that it is
