@@ -106,7 +106,7 @@ func (r *Rules) discover() error {
 		r.able.Route = errors.Join(r.able.Route, unable("direct routing", r.probe(f,
 			exprs{&expr.Notrack{}}, exprs{imm(reg1, make([]byte, t.size)), &expr.Dup{RegAddr: reg1}})))
 	}
-	r.able.Tunnel = unable("tunnels", tunnel.Probe())
+	r.able.Tunnel = unable("tunnels", tunnel.Flows.Probe())
 	r.able.CTTimeout = unable("ct timeout", r.probeTimeout())
 	for _, f := range []ipvs.Family{ipvs.IPv4, ipvs.IPv6} {
 		r.able.Fib = errors.Join(r.able.Fib, unable("fib", r.probe(f, exprs{newTable(&r.opts, &r.able, f).localDestination()})))

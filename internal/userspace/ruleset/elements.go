@@ -64,7 +64,7 @@ func (t *table) serverElements(s Server, yield func(set string, e element)) {
 		yield(setRouted, element{key: mark})
 		return
 	case ipvs.Tunnel:
-		yield(mapHosts, element{key: mark, value: string(tunnel.Gateway(t.size == 16).AsSlice())})
+		yield(mapHosts, element{key: mark, value: string(tunnel.Flows.Gateway(t.size == 16).AsSlice())})
 		yield(setRouted, element{key: mark})
 		yield(setTunnels, element{key: mark})
 		return

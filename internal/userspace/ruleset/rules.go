@@ -228,5 +228,5 @@ func (r *Rules) Remove(ctx context.Context) error {
 		return nil
 	}
 	r.ends, r.wanted, r.lost = nil, nil, nil
-	return tunnel.Remove(r.opts.NetNS)
+	return tunnel.Flows.Remove(r.opts.NetNS)
 }

@@ -166,7 +166,7 @@ func TestNetnsTunnelRoute(t *testing.T) {
 		}
 	}
 	ask()
-	if err := tunnel.Remove(l.lb.FD()); err != nil {
+	if err := tunnel.Flows.Remove(l.lb.FD()); err != nil {
 		t.Fatal(err)
 	}
 	intact()

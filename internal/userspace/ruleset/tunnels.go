@@ -38,7 +38,7 @@ func (r *Rules) setTunnels(list []tunnel.End) error {
 		return nil
 	}
 	if r.tunnels == nil {
-		t, err := tunnel.Open(r.opts.NetNS, r.opts.Mask)
+		t, err := tunnel.Flows.Open(r.opts.NetNS, r.opts.Mask)
 		if err != nil {
 			return err
 		}

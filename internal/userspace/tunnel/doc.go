@@ -2,8 +2,9 @@
 //
 // A route to an address that nobody has carries a BPF program (a "lightweight
 // tunnel", lwtunnel of ip-route(8)). What is sent there gets an outer header by
-// its mark, and is routed again by that. So one route an address family serves
-// any number of tunnel ends, and hosts without the ipip module can have them.
+// its mark, or its priority, and is routed again by that. So one route an address
+// family serves any number of tunnel ends, and hosts without the ipip module can
+// have them.
 //
 // Program, map and routes live in the kernel: packets are wrapped also while
 // nobody runs. Needs CAP_NET_ADMIN, CAP_BPF (or CAP_SYS_ADMIN), CAP_SYS_ADMIN for

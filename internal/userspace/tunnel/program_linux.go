@@ -13,8 +13,9 @@ import (
 // Offsets in struct __sk_buff, and what the program answers: both of
 // include/uapi/linux/bpf.h.
 const (
-	skbLen  = 0
-	skbMark = 8
+	skbLen      = 0
+	skbMark     = 8
+	skbPriority = 32
 
 	lwtDrop    = 2   // BPF_DROP
 	lwtReroute = 128 // BPF_LWT_REROUTE
@@ -30,9 +31,9 @@ const (
 
 const maxEnds = 1 << 20
 
-// load makes the map and the program that reads it. mask is the part of a
-// packet's mark that names a tunnel end.
-func load(mask uint32) (*ebpf.Map, *ebpf.Program, error) {
+// load makes the map and the program that reads it. mask is the part of what is at
+// an offset in struct __sk_buff that names a tunnel end.
+func load(field int16, mask uint32) (*ebpf.Map, *ebpf.Program, error) {
 	// Kernels before 5.11 count the memory against a limit.
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, nil, fmt.Errorf("lift the limit of locked memory: %w", err)
@@ -45,7 +46,7 @@ func load(mask uint32) (*ebpf.Map, *ebpf.Program, error) {
 		return nil, nil, fmt.Errorf("make BPF map: %w", err)
 	}
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "lbd_tunnel", Type: ebpf.LWTXmit, License: "GPL", Instructions: instructions(ends, mask),
+		Name: "lbd_tunnel", Type: ebpf.LWTXmit, License: "GPL", Instructions: instructions(ends, field, mask),
 	})
 	if err != nil {
 		ends.Close()
@@ -56,7 +57,7 @@ func load(mask uint32) (*ebpf.Map, *ebpf.Program, error) {
 
 // instructions are, in C:
 //
-//	u32 key = skb->mark & MASK;
+//	u32 key = skb->mark & MASK; // or skb->priority
 //	struct end *e = bpf_map_lookup_elem(&ends, &key);
 //	if (!e) return BPF_DROP;
 //	u8 header[40] = e->header;
@@ -72,11 +73,11 @@ func load(mask uint32) (*ebpf.Map, *ebpf.Program, error) {
 //			bpf_skb_store_bytes(skb, 6, &ipip, 1, 0);
 //	}
 //	return BPF_LWT_REROUTE;
-func instructions(ends *ebpf.Map, mask uint32) asm.Instructions {
+func instructions(ends *ebpf.Map, field int16, mask uint32) asm.Instructions {
 	const key, stack = -4, -4 - 4 - headerSize // 8-byte aligned
 	in := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
-		asm.LoadMem(asm.R2, asm.R1, skbMark, asm.Word),
+		asm.LoadMem(asm.R2, asm.R1, field, asm.Word),
 		asm.And.Imm32(asm.R2, int32(mask)),
 		asm.StoreMem(asm.RFP, key, asm.R2, asm.Word),
 		asm.LoadMapPtr(asm.R1, ends.FD()),

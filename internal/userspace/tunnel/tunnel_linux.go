@@ -13,18 +13,43 @@ import (
 	"github.com/lbd-project/lbd/internal/netns"
 )
 
-// Gateway is the address to send packets to that shall be wrapped. Both are set
-// aside for what must never be on a network: RFC 7600 and RFC 6666.
-func Gateway(six bool) netip.Addr {
-	if six {
+// Use is what tunnels are for. Each use has routes of its own, so that it can come
+// and go without the other.
+type Use uint8
+
+// The uses: packets of clients, whose marks name their ends, and packets of checks,
+// whose priorities do.
+const (
+	Flows Use = iota
+	Checks
+)
+
+// Gateway is the address to send packets to that shall be wrapped. All are set
+// aside for what must never be on a network: RFC 7600, RFC 7050 and RFC 6666.
+func (u Use) Gateway(six bool) netip.Addr {
+	switch {
+	case six && u == Checks:
+		return netip.AddrFrom16([16]byte{0: 1, 15: 9}) // 100::9
+	case six:
 		return netip.AddrFrom16([16]byte{0: 1, 15: 8}) // 100::8
+	case u == Checks:
+		return netip.AddrFrom4([4]byte{192, 0, 0, 170})
 	}
 	return netip.AddrFrom4([4]byte{192, 0, 0, 8})
 }
 
+// field is what of a packet names its end.
+func (u Use) field() int16 {
+	if u == Checks {
+		return skbPriority
+	}
+	return skbMark
+}
+
 // End is where a tunnel ends.
 type End struct {
-	// Mark is what packets for it have within the mask.
+	// Mark is what packets for it have within the mask of their mark, or of their
+	// priority: see Use.
 	Mark uint32
 	// Address is the other end's.
 	Address netip.Addr
@@ -35,6 +60,7 @@ type End struct {
 // Tunnels are the tunnels of one network namespace. Its methods must not run at
 // the same time.
 type Tunnels struct {
+	use     Use
 	ns      *netns.NS
 	ends    *ebpf.Map
 	program *ebpf.Program
@@ -50,15 +76,15 @@ type way struct {
 }
 
 // Open loads the program for the namespace of a descriptor, or for the thread's
-// own where that is 0 or less. mask is the part of marks that names ends. No
-// route is made yet.
-func Open(fd int, mask uint32) (*Tunnels, error) {
+// own where that is 0 or less. mask is the part of marks or priorities that names
+// ends. No route is made yet.
+func (u Use) Open(fd int, mask uint32) (*Tunnels, error) {
 	ns, err := netns.Open(own(fd))
 	if err != nil {
 		return nil, err
 	}
-	t := &Tunnels{ns: ns, set: make(map[End]way)}
-	if t.ends, t.program, err = load(mask); err != nil {
+	t := &Tunnels{use: u, ns: ns, set: make(map[End]way)}
+	if t.ends, t.program, err = load(u.field(), mask); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
 	return t, nil
@@ -109,7 +135,7 @@ func (t *Tunnels) update(list []End) (unreachable []Unreachable, err error) {
 		if r.mtu == 0 {
 			continue
 		}
-		if err := setRoute(Gateway(i == 1), r.device, t.program.FD(), r.mtu); err != nil {
+		if err := setRoute(t.use.Gateway(i == 1), r.device, t.program.FD(), r.mtu); err != nil {
 			return nil, err
 		}
 	}
@@ -129,6 +155,9 @@ func (t *Tunnels) update(list []End) (unreachable []Unreachable, err error) {
 	return unreachable, nil
 }
 
+// MTU returns how large a packet for an end may be; 0 for one that is not set.
+func (t *Tunnels) MTU(e End) int { return t.set[e].mtu }
+
 // Intact says whether the routes into the tunnels are there: the kernel deletes
 // them with their device, or when that goes down. Where one is missing, the next
 // Set looks for all ways afresh.
@@ -141,7 +170,7 @@ func (t *Tunnels) Intact() (intact bool, err error) {
 	err = t.ns.Do(func() (err error) {
 		for i := 0; i < len(need) && intact && err == nil; i++ {
 			if need[i] {
-				intact, err = hasRoute(Gateway(i == 1))
+				intact, err = hasRoute(t.use.Gateway(i == 1))
 			}
 		}
 		return err
@@ -190,9 +219,9 @@ func find(to netip.Addr) (w way, err error) {
 }
 
 // Remove deletes the routes of a namespace, whoever made them.
-func Remove(fd int) error {
+func (u Use) Remove(fd int) error {
 	return netns.In(own(fd), func() error {
-		err := errors.Join(deleteRoute(Gateway(false)), deleteRoute(Gateway(true)))
+		err := errors.Join(deleteRoute(u.Gateway(false)), deleteRoute(u.Gateway(true)))
 		if errors.Is(err, syscall.EAFNOSUPPORT) {
 			return nil
 		}
@@ -211,13 +240,13 @@ func own(fd int) int {
 
 // Probe says whether the host can have tunnels, by making one in a namespace that
 // nobody else is in.
-func Probe() error {
-	ends, program, err := load(^uint32(0))
+func (u Use) Probe() error {
+	ends, program, err := load(u.field(), ^uint32(0))
 	if err != nil {
 		return err
 	}
 	defer ends.Close()
 	defer program.Close()
 	const lo = 1
-	return netns.Fresh(func() error { return setRoute(Gateway(false), lo, program.FD(), 1280) })
+	return netns.Fresh(func() error { return setRoute(u.Gateway(false), lo, program.FD(), 1280) })
 }

@@ -13,7 +13,7 @@ import (
 // sends packets through them.
 func TestNetnsRoutes(t *testing.T) {
 	netnstest.Require(t, "netns")
-	if err := Probe(); err != nil {
+	if err := Flows.Probe(); err != nil {
 		t.Fatal(err)
 	}
 	ns, other := netnstest.New(t), netnstest.New(t)
@@ -33,7 +33,7 @@ func TestNetnsRoutes(t *testing.T) {
 		return all
 	}
 	before := routes()
-	tun, err := Open(ns.FD(), 0xff00)
+	tun, err := Flows.Open(ns.FD(), 0xff00)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,13 +88,13 @@ func TestNetnsRoutes(t *testing.T) {
 	if n := tun.count(t); n != 1 {
 		t.Errorf("want 1 end, got %d", n)
 	}
-	if err := Remove(ns.FD()); err != nil {
+	if err := Flows.Remove(ns.FD()); err != nil {
 		t.Fatal(err)
 	}
 	if got := routes(); got != before {
 		t.Errorf("after Remove: want\n%s\ngot\n%s", before, got)
 	}
-	if err := Remove(ns.FD()); err != nil {
+	if err := Flows.Remove(ns.FD()); err != nil {
 		t.Errorf("Remove where nothing is: %v", err)
 	}
 }
