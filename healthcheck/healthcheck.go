@@ -33,6 +33,10 @@ type Env struct {
 	// Enter runs create, which makes sockets, in the network namespace of the
 	// probes, and returns its error; nil means that lbd's own namespace is it.
 	Enter func(create func() error) error
+	// Through is the way of the probe's packets, set by a Monitor from its Probe,
+	// and Paths knows those ways. What is not connected ignores it.
+	Through Through
+	Paths   Paths
 	// gate bounds how many sockets are made at once in another namespace, as
 	// each takes a thread; nil does not.
 	gate chan struct{}
@@ -80,6 +84,9 @@ type Probe struct {
 	// answer on, keeps the last words of each kind, and knows no Fast and Down
 	// interval.
 	Advisory bool
+	// Through is the way that its packets take. Methods that do not connect by
+	// Via.Dial, or as TCP does, know nothing of it.
+	Through Through
 	Timing
 }
 
@@ -90,6 +97,7 @@ func (p Probe) Key() string {
 	b = append(b, p.Method.Key()...)
 	b = append(b, ' ')
 	b = p.Target.AppendTo(b)
+	b = p.Through.appendKey(b)
 	b = append(b, " interval="...)
 	b = append(b, p.Interval.String()...)
 	b = append(b, " timeout="...)
@@ -114,6 +122,15 @@ func (p Probe) Key() string {
 		b = append(b, " advisory"...)
 	}
 	return string(b)
+}
+
+// checker returns the checker of the probe.
+func (p Probe) checker(env Env) (Checker, error) {
+	if err := p.Through.Validate(p.Target.Addr()); err != nil {
+		return nil, err
+	}
+	env.Through = p.Through
+	return p.Method.NewChecker(p.Target, env)
 }
 
 // State is what a Monitor holds of a probe.

@@ -187,7 +187,7 @@ func (m *Monitor) prepare(probes []Probe) (wanted map[string]bool, fresh []*prob
 		if _, ok := m.Status(key); ok {
 			continue
 		}
-		c, err := pr.Method.NewChecker(pr.Target, m.opts.Env)
+		c, err := pr.checker(m.opts.Env)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("probe %s: %w", key, err))
 			continue

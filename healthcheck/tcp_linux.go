@@ -25,7 +25,7 @@ func newTCPChecker(via Via, target netip.AddrPort, env Env) (Checker, error) {
 func (c *tcpChecker) Check(ctx context.Context) (Result, error) {
 	begun := time.Now()
 	if err := c.connect(ctx); err != nil {
-		return Result{Latency: time.Since(begun)}, fmt.Errorf("connect %v: %w", c.target, err)
+		return Result{Latency: time.Since(begun)}, fmt.Errorf("connect %s: %w", c.env.to(c.target), c.env.explain(err))
 	}
 	return Result{Latency: time.Since(begun), Detail: "connected"}, nil
 }
@@ -66,5 +66,5 @@ func (c *tcpChecker) prepare(fd int) error {
 	if err != nil {
 		return local("prepare socket", os.NewSyscallError("setsockopt", err))
 	}
-	return c.via.Bind(fd)
+	return c.via.leave(c.env, fd, unix.SOCK_STREAM, c.target)
 }

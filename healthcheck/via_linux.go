@@ -111,7 +111,7 @@ func (v Via) Dial(ctx context.Context, env Env, network string, target netip.Add
 	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
 	c, err := v.dial(ctx, env, network, target)
 	if err != nil {
-		return nil, fmt.Errorf("connect %v: %w", target, err)
+		return nil, fmt.Errorf("connect %s: %w", env.to(target), env.explain(err))
 	}
 	return c, nil
 }
@@ -135,7 +135,7 @@ func (v Via) dial(ctx context.Context, env Env, network string, target netip.Add
 		err = reportErrors(fd, domain)
 	}
 	if err == nil {
-		err = v.Bind(fd)
+		err = v.leave(env, fd, kind, target)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -147,6 +147,40 @@ func (v Via) dial(ctx context.Context, env Env, network string, target netip.Add
 	}
 	defer f.Close()
 	return net.FileConn(f)
+}
+
+// leave prepares how the packets of fd get to target: from the source address, and
+// through env's service.
+func (v Via) leave(env Env, fd, kind int, target netip.AddrPort) error {
+	p, ok, err := env.path(v, target.Addr())
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.Bind(fd)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, int(p.Priority)); err != nil {
+		return local("set priority", needs("CAP_NET_ADMIN", err))
+	}
+	if p.MaxSegment > 0 && kind == unix.SOCK_STREAM {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG, p.MaxSegment); err != nil {
+			return local("set segment size", err)
+		}
+	}
+	// Answers of all real servers of a service come from its one address, so that
+	// the local port alone tells whose they are: it is taken now, and exclusively.
+	source := v.Source.Unmap()
+	if !source.IsValid() {
+		source = netip.IPv4Unspecified()
+		if target.Addr().Is6() {
+			source = netip.IPv6Unspecified()
+		}
+	}
+	_, sa := socketAddress(netip.AddrPortFrom(source, 0))
+	if err := unix.Bind(fd, sa); err != nil {
+		return local("use source "+source.String(), err)
+	}
+	return nil
 }
 
 // reportErrors has a UDP socket return every ICMP error, not only "port

@@ -1,0 +1,108 @@
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Through says that the packets of a probe reach its target as those of clients
+// reach a real server by direct routing or in a tunnel: with the address of the
+// virtual service as their destination. A target that lacks the address fails, and
+// so does one whose tunnel is broken. The zero value is for packets to the target's
+// own address.
+type Through struct {
+	// Service is the address of the virtual service, of the target's family.
+	Service netip.Addr
+	// Tunnel is set where the packets go in a tunnel of IP in IP to the target.
+	Tunnel bool
+}
+
+// Path is how a socket of a probe gets its packets to take a Through.
+type Path struct {
+	// Priority is the socket's SO_PRIORITY, by which rules know its packets.
+	Priority uint32
+	// MaxSegment is how many bytes a segment of TCP may have at most, with its
+	// options; 0 for what the route says.
+	MaxSegment int
+}
+
+// Paths are the ways to targets, which exist outside of this package. It is
+// called concurrently.
+type Paths interface {
+	// Path returns the way to a target, or why there is none now.
+	Path(t Through, target netip.Addr) (Path, error)
+}
+
+// Validate says why packets cannot take this way to a target.
+func (t Through) Validate(target netip.Addr) error {
+	service := t.Service.Unmap()
+	switch {
+	case !service.IsValid():
+		return nil
+	case !host(service) || service.Zone() != "":
+		return fmt.Errorf("service %v is not the address of a host", service)
+	case service.Is4() != target.Unmap().Is4():
+		return fmt.Errorf("service %v is not of the target's address family", service)
+	case service == target.Unmap():
+		return fmt.Errorf("service %v is the target itself", service)
+	}
+	return nil
+}
+
+// appendKey appends the part of a Probe's key.
+func (t Through) appendKey(b []byte) []byte {
+	if !t.Service.IsValid() {
+		return b
+	}
+	b = append(b, " service="...)
+	b = t.Service.Unmap().AppendTo(b)
+	if t.Tunnel {
+		b = append(b, " tunnel"...)
+	}
+	return b
+}
+
+// path returns the way that a socket for target has to take; ok is false for that
+// of any other packet.
+func (e Env) path(v Via, target netip.Addr) (p Path, ok bool, err error) {
+	switch {
+	case !e.Through.Service.IsValid():
+		return Path{}, false, nil
+	case e.Paths == nil:
+		err = errors.New("there are no paths to services here")
+	case v.NetNS != "":
+		err = errors.New("there are no paths to services in another namespace")
+	default:
+		p, err = e.Paths.Path(e.Through, target)
+	}
+	if err != nil {
+		return Path{}, false, local("path to "+e.Through.Service.String(), err)
+	}
+	return p, true, nil
+}
+
+// to names the connection to a target.
+func (e Env) to(target netip.AddrPort) string {
+	if !e.Through.Service.IsValid() {
+		return target.String()
+	}
+	by := "by "
+	if e.Through.Tunnel {
+		by = "in the tunnel to "
+	}
+	return netip.AddrPortFrom(e.Through.Service.Unmap(), target.Port()).String() + " " + by + target.Addr().String()
+}
+
+// explain adds what silence may come of on the way to a service.
+func (e Env) explain(err error) error {
+	if !e.Through.Service.IsValid() || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLocal) {
+		return err
+	}
+	what := "has it the address?"
+	if e.Through.Tunnel {
+		what = "has it the address, and the tunnel?"
+	}
+	return fmt.Errorf("%w (%s)", err, what)
+}
