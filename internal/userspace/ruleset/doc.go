@@ -18,6 +18,9 @@
 // earlier lbd left and that are of no use any more. All other changes are edits in
 // place, one transaction for both tables.
 //
+// Paths keeps tables of its own, "ip lbd_checks" and "ip6 lbd_checks", with either
+// engine: see there.
+//
 // Needs CAP_NET_ADMIN, and Linux 5.10 or newer with nf_tables, its chain type
 // nat, and NFQUEUE either as the expression "queue" or as the target of xtables.
 // Rules.Abilities tells what else a host can do.

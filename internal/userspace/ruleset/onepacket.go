@@ -66,12 +66,12 @@ func (t *table) rewrite(addr, port uint32, checksum bool) exprs {
 
 // setAddress writes the address in reg1, and what of checksums covers it: the
 // kernel leaves UDP's alone where there is none.
-func (t *table) setAddress(offset uint32) expr.Any {
+func (v *version) setAddress(offset uint32) expr.Any {
 	const offIPChecksum = 10
 	p := &expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: reg1,
-		Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: t.size,
+		Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: v.size,
 		CsumType: expr.CsumTypeInet, CsumOffset: offIPChecksum, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR}
-	if t.size == 16 {
+	if v.size == 16 {
 		// IPv6 has no checksum of its own, but the library sends the flag only
 		// along with one: let it be where the address is written next.
 		p.CsumOffset = offset
