@@ -21,6 +21,8 @@ type check struct {
 	port    uint16
 	address netip.Addr
 	via     healthcheck.Via
+	// through says that its packets go through the virtual service.
+	through bool
 	// group is RuleAll or RuleAny for a group of others.
 	group healthcheck.RuleKind
 	of    []check
@@ -103,13 +105,14 @@ func (p *parser) parseCheck(n *node, depth int) check {
 			set(k, k.defaultNode())
 		}
 	}
-	d.timeoutAt = nil
+	d.timeoutAt, d.toAt = nil, nil
 	ok := p.object(n, checkObject, set)
 	d.bad = !ok || len(p.errs) > before
 	if d.bad {
 		return d.check
 	}
 	p.checkTiming(n, &d)
+	p.checkThrough(n, &d)
 	d.check.method = d.options.method(d.via)
 	if len(p.errs) == before {
 		d.options.validate(d.check.method, d.via)
@@ -122,7 +125,7 @@ func (p *parser) parseCheck(n *node, depth int) check {
 type checkDraft struct {
 	check
 	options
-	timeoutAt, fastAt *node
+	timeoutAt, fastAt, toAt *node
 }
 
 // checkType returns the type that a check says it is; tcp for one that says
@@ -181,6 +184,9 @@ func (p *parser) setCheck(d *checkDraft, k *key, v *node) {
 		d.via.Mark, _ = p.bits(k, v)
 	case "netns":
 		d.via.NetNS, _ = p.netns(k, v)
+	case "to":
+		s, _ := p.word(k, v)
+		d.through, d.toAt = s == toService, v
 	default:
 		if k.types == nil {
 			panic(unhandled(k))
@@ -301,13 +307,17 @@ func (p *parser) checkOrName(n *node, depth int) check {
 type probes struct {
 	p      *parser
 	target netip.AddrPort
-	list   []healthcheck.Probe
+	// server and service are whose they are.
+	server  *serverDraft
+	service *VirtualService
+	list    []healthcheck.Probe
 }
 
 // apply applies checks to a real server. The rule is nil where all probes must
 // pass.
-func (p *parser) apply(list []check, target netip.AddrPort) ([]healthcheck.Probe, *healthcheck.Rule) {
-	ps := probes{p: p, target: target}
+func (p *parser) apply(d *serverDraft, target netip.AddrPort, svc *VirtualService) ([]healthcheck.Probe, *healthcheck.Rule) {
+	ps := probes{p: p, target: target, server: d, service: svc}
+	list := d.checks
 	rule := healthcheck.Rule{Kind: healthcheck.RuleAll}
 	plain := true
 	for i := range list {
@@ -378,6 +388,13 @@ func (ps *probes) rule(c *check) (healthcheck.Rule, bool) {
 		return healthcheck.Rule{}, false
 	}
 	probe := healthcheck.Probe{Method: c.method, Target: t, Timing: c.timing}
+	if c.through {
+		var problem string
+		if probe.Through, problem = ps.through(); problem != "" {
+			ps.p.errorf(c.at, "check: to: service: %s", problem)
+			return healthcheck.Rule{}, false
+		}
+	}
 	return healthcheck.Rule{Kind: healthcheck.RuleProbe, Probe: ps.add(probe)}, true
 }
 

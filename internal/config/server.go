@@ -170,7 +170,7 @@ func (p *parser) parseServer(n *node, sd *serviceDraft, svc *VirtualService, rs 
 	if svc.Protocol == ipvs.UDP {
 		p.warnTCPCheck(&d)
 	}
-	rs.Probes, rs.Rule = p.apply(d.checks, addr)
+	rs.Probes, rs.Rule = p.apply(&d, addr, svc)
 	if d.agent != nil {
 		rs.Probes = p.addAgent(rs.Probes, d.agent, addr)
 	}

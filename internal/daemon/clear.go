@@ -32,7 +32,7 @@ func (o *owner) clear(ctx context.Context) error {
 	if o.clearEngine != nil {
 		err = o.clearWhole(ctx, err)
 	}
-	err = errors.Join(err, o.removeVIPs(func(VIP) bool { return true }))
+	err = errors.Join(err, o.removePaths(ctx), o.removeVIPs(func(VIP) bool { return true }))
 	if err == nil {
 		o.log.Info("cleared", "changes", len(report.Changes))
 		o.mem.engine, o.mem.marks = "", memory.Marks{}

@@ -41,6 +41,7 @@ type Daemon struct {
 	serve    func(context.Context) error
 	warnings func() []string
 	check    func(*config.Config) []string
+	paths    Paths
 	// abilities is the engine's, too, explainer its explain.
 	abilities func() []userspace.Ability
 	explainer func(context.Context, ipvs.ServiceKey) (userspace.Explanation, error)
@@ -69,6 +70,8 @@ type parts struct {
 	reason string
 	// env is handed to the checks.
 	env healthcheck.Env
+	// paths are the ways of checks through services; nil for none.
+	paths Paths
 	// loaded is the configuration, mem what the store held.
 	loaded *loaded
 	mem    memory.Memory
@@ -97,6 +100,7 @@ func assemble(p parts) (*Daemon, error) {
 		serve:         p.run,
 		warnings:      p.warnings,
 		check:         p.check,
+		paths:         p.paths,
 		abilities:     p.abilities,
 		explainer:     p.explain,
 		stateWarnings: p.admin.warnings,
@@ -107,6 +111,7 @@ func assemble(p parts) (*Daemon, error) {
 		clearEngine: p.clear,
 		repairs:     p.repairs,
 		host:        p.host,
+		paths:       p.paths,
 		store:       p.store,
 		told:        notify.New(p.log),
 		notifier:    p.notifier,
@@ -138,6 +143,9 @@ func assemble(p parts) (*Daemon, error) {
 		Notify:   func(healthcheck.Change) { signal(o.dirty) },
 		Parallel: parallelChecks(),
 	})
+	if err := o.setPaths(p.loaded.Config); err != nil {
+		return nil, err
+	}
 	if err := o.monitor.Set(fleet.Probes(p.loaded.Config)); err != nil {
 		return nil, err
 	}
@@ -169,6 +177,9 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 	}
 	if d.serve != nil {
 		tasks = append(tasks, task{"engine", d.serve})
+	}
+	if d.paths != nil {
+		tasks = append(tasks, task{"paths of checks", func(ctx context.Context) error { return keepPaths(ctx, d.paths, d.log) }})
 	}
 	if d.settled != nil {
 		tasks = append(tasks, task{"settling", d.onceTried(func(ctx context.Context) error {

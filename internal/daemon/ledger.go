@@ -38,6 +38,8 @@ type ledger struct {
 	timeouts ipvs.Timeouts
 	// vips are the addresses that lbd added.
 	vips map[VIP]struct{}
+	// paths says that there are rules of checks through services.
+	paths bool
 }
 
 // clone returns a copy that shares nothing that is written to.
@@ -54,6 +56,7 @@ func (l *ledger) clone() *ledger {
 		sysctls:  cloneMap(l.sysctls),
 		timeouts: l.timeouts,
 		vips:     cloneMap(l.vips),
+		paths:    l.paths,
 	}
 }
 
@@ -67,12 +70,12 @@ func (l *ledger) equal(o *ledger) bool {
 		maps.EqualFunc(l.order, o.order, slices.Equal) &&
 		maps.Equal(l.sysctls, o.sysctls) &&
 		l.timeouts == o.timeouts &&
-		maps.Equal(l.vips, o.vips)
+		maps.Equal(l.vips, o.vips) && l.paths == o.paths
 }
 
 // empty reports whether lbd has nothing on the host.
 func (l *ledger) empty() bool {
-	return l.bound() == "" && len(l.vips) == 0
+	return l.bound() == "" && len(l.vips) == 0 && !l.paths
 }
 
 // bound returns the engine that still has something of lbd; empty for none. The
@@ -115,6 +118,7 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 		Sysctls:  cloneMap(l.sysctls),
 		Timeouts: l.timeouts,
 		VIPs:     make(map[memory.VIP]struct{}, len(l.vips)),
+		Paths:    l.paths,
 	}
 	for k, down := range l.health {
 		h := memory.Health{Down: down}
@@ -162,6 +166,7 @@ func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]si
 		sysctls:  cloneMap(m.Sysctls),
 		timeouts: m.Timeouts,
 		vips:     make(map[VIP]struct{}, len(m.VIPs)),
+		paths:    m.Paths,
 	}
 	for k, p := range m.Policies {
 		s := fleet.ServiceMemory{Backup: p.Backup, FailOpen: p.FailOpen}

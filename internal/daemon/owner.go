@@ -50,6 +50,8 @@ type owner struct {
 	repairs  func() uint64
 	repaired uint64
 	host     Host
+	// paths are the ways of checks through services; nil for none.
+	paths    Paths
 	store    Store
 	monitor  *healthcheck.Monitor
 	mirror   *mirror

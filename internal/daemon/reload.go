@@ -125,7 +125,10 @@ func (d *Daemon) acceptable(next *config.Config) error {
 	if err := fixed(d.owner.view.Load().loaded.Config, next); err != nil {
 		return err
 	}
-	return able(d.check, next)
+	if err := able(d.check, next); err != nil {
+		return err
+	}
+	return checkPaths(d.paths, next)
 }
 
 // reloadRequest asks for a reload; its outcome goes to the buffered reply. now ends
@@ -211,8 +214,12 @@ func (o *owner) reload(ctx context.Context, r reloadRequest, next *loaded, bad e
 // switchTo makes next the configuration. Servers that it lacks begin to drain.
 // After an error nothing has changed.
 func (o *owner) switchTo(next *loaded) error {
-	if err := o.monitor.Set(fleet.Probes(next.Config)); err != nil {
-		return fmt.Errorf("checks: %w", err)
+	err := o.setPaths(next.Config)
+	if err == nil {
+		err = o.monitor.Set(fleet.Probes(next.Config))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("checks: %w", err), o.setPaths(o.loaded.Config))
 	}
 	if o.fleet != nil {
 		o.mem.drains = o.mem.drains.Leave(o.fleet, next.Config, o.held, time.Now())

@@ -52,6 +52,8 @@ type rig struct {
 	saveErr error
 	notices []string
 	admin   fakeStateFile
+	// paths are those of checks through services.
+	paths Paths
 	// command runs commands.
 	command runCommand
 }
@@ -152,6 +154,7 @@ func (r *rig) run(l *loaded) *process {
 		loaded:  l,
 		mem:     r.load(),
 		admin:   r.admin.open(),
+		paths:   r.paths,
 		hangup:  r.hangup,
 		command: r.command,
 	})

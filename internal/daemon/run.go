@@ -18,6 +18,7 @@ import (
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/internal/sysnet"
 	"github.com/lbd-project/lbd/internal/userspace"
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/internal/version"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -74,7 +75,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	m, err := openMachine(ctx, cfg.NetNS, wish{
 		engine: cfg.Engine, bound: l.bound(), kernel: openKernel,
 		userspace: openUserspace(cfg.Userspace, l.marks, store.EngineFile(), o.Logger),
-	})
+	}, o.Logger)
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped, before there was anything to stop
 	}
@@ -86,6 +87,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if err := able(m.check, cfg.Config); err != nil {
+		return err
+	}
+	if err := checkPaths(m.paths, cfg.Config); err != nil {
 		return err
 	}
 	restoreThreads := addThreads(m.threads)
@@ -103,7 +107,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer listener.Close()
 
 	d, err := assemble(parts{
-		log: o.Logger, opened: m.opened, name: m.name, reason: m.reason, host: m.host, env: m.env, store: store,
+		log: o.Logger, opened: m.opened, name: m.name, reason: m.reason, host: m.host, env: m.env, paths: m.paths, store: store,
 		notifier: newNotifier(o.Logger), loaded: cfg, mem: mem, admin: admin, hangup: o.Hangup,
 	})
 	if err != nil {
@@ -168,16 +172,19 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 	m, err := openMachine(ctx, o.mem.netns, wish{
 		engine: cmp.Or(o.mem.engine, config.EngineKernel), kernel: openKernel,
 		userspace: reopenUserspace(o.mem.marks, store.EngineFile(), log),
-	})
+	}, log)
 	switch {
 	case errors.Is(err, ipvs.ErrNotAvailable):
 		// The table is gone with the module; addresses are not.
 		o.engine, o.host = absent{err: err}, host{Namespace: ns}
+		paths := openPaths(place{ns, o.mem.netns}, log)
+		defer joinClose(&err, paths)
+		o.paths = paths
 	case err != nil:
 		return err
 	default:
 		defer joinClose(&err, m)
-		o.engine, o.host, o.clearEngine = m.engine, m.host, m.clear
+		o.engine, o.host, o.clearEngine, o.paths = m.engine, m.host, m.clear, m.paths
 	}
 	return o.clear(ctx)
 }
@@ -187,6 +194,9 @@ func Clear(ctx context.Context, runDir string, log *slog.Logger) (err error) {
 // is lost; in which namespace is lost with it, so that lbd's own is searched.
 func clearForgotten(ctx context.Context, runDir string, store *memory.Store, log *slog.Logger) error {
 	found, err := userspace.ClearLeft(ctx, userspace.Options{Store: store.EngineFile(), Logger: log})
+	if err == nil {
+		err = clearForgottenPaths(ctx, log)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("clear what the memory does not tell of: %w", err)
@@ -196,6 +206,18 @@ func clearForgotten(ctx context.Context, runDir string, store *memory.Store, log
 		log.Info("nothing to clear", "run_dir", runDir)
 	}
 	return nil
+}
+
+// clearForgottenPaths clears the rules of checks through services.
+func clearForgottenPaths(ctx context.Context, log *slog.Logger) (err error) {
+	p := ruleset.OpenPaths(ruleset.PathOptions{Logger: log})
+	defer joinClose(&err, p)
+	left, err := p.Left()
+	if err != nil || !left {
+		return err
+	}
+	log.Warn("clearing rules of checks that the memory did not tell of")
+	return p.Remove(ctx)
 }
 
 // absent is an engine that is not there.

@@ -74,6 +74,7 @@ func (d *decoder) decode(fields map[string]json.RawMessage, uptime time.Duration
 		{"sysctls", d.sysctls},
 		{"timeouts", d.timeouts},
 		{"vips", d.vips},
+		{"paths", d.paths},
 	} {
 		if raw, ok := fields[field.name]; ok {
 			field.read(raw)
@@ -130,6 +131,10 @@ func (d *decoder) netns(raw json.RawMessage) {
 
 func (d *decoder) engine(raw json.RawMessage) {
 	d.memory.Engine, _ = decodeInto[string](d, "engine", raw)
+}
+
+func (d *decoder) paths(raw json.RawMessage) {
+	d.memory.Paths, _ = decodeInto[bool](d, "paths", raw)
 }
 
 func (d *decoder) marks(raw json.RawMessage) {

@@ -110,6 +110,8 @@ func TestLoadTolerates(t *testing.T) {
 		{"timeouts of another type", "timeouts", `["tcp"]`, func(m *Memory) { m.Timeouts = ipvs.Timeouts{} }, true},
 		{"timeout of another type", "timeouts", `{"tcp_ms": 900000, "udp_ms": "x"}`, func(m *Memory) { m.Timeouts = ipvs.Timeouts{} }, true},
 		{"timeout that no engine takes", "timeouts", `{"tcp_ms": 1}`, func(m *Memory) { m.Timeouts = ipvs.Timeouts{} }, true},
+		{"no paths", "paths", "", func(m *Memory) { m.Paths = false }, false},
+		{"paths of another type", "paths", `"yes"`, func(m *Memory) { m.Paths = false }, true},
 		{"some bad addresses", "vips", `[{"interface": "lo", "prefix": "192.0.2.10/32"}, {"interface": "lo"}, {"prefix": "192.0.2.10/32"}, {"interface": "lo", "prefix": "192.0.2.10/99"}, null]`,
 			func(m *Memory) {
 				m.VIPs = map[VIP]struct{}{{"lo", netip.MustParsePrefix("192.0.2.10/32")}: {}}

@@ -41,6 +41,7 @@ type document struct {
 	Sysctls  map[string]int                   `json:"sysctls"`
 	Timeouts timeoutsJSON                     `json:"timeouts"`
 	VIPs     []vipJSON                        `json:"vips"`
+	Paths    bool                             `json:"paths"`
 }
 
 type marksJSON struct {
@@ -110,7 +111,7 @@ type destinationJSON struct {
 func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, error) {
 	h.Version = version
 	d := document{
-		header: h, NetNS: m.NetNS, Engine: m.Engine, Marks: marksJSON(m.Marks), Sysctls: m.Sysctls,
+		header: h, NetNS: m.NetNS, Engine: m.Engine, Marks: marksJSON(m.Marks), Sysctls: m.Sysctls, Paths: m.Paths,
 		Owned:    []string{},
 		Policies: make(map[string]policyJSON, len(m.Policies)),
 		Order:    make(map[string][]netip.AddrPort, len(m.Order)),

@@ -40,6 +40,8 @@ type Memory struct {
 	Timeouts ipvs.Timeouts
 	// VIPs are the addresses that lbd added.
 	VIPs map[VIP]struct{}
+	// Paths says that lbd made rules for checks through services.
+	Paths bool
 }
 
 // Marks are the bits of packet and connection marks that an engine writes, and

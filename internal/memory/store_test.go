@@ -143,6 +143,7 @@ func full() Memory {
 			{"lo", netip.MustParsePrefix("192.0.2.10/32")}:        {},
 			{"dummy0", netip.MustParsePrefix("2001:db8::10/128")}: {},
 		},
+		Paths: true,
 	}
 }
 
