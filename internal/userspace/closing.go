@@ -18,7 +18,7 @@ import (
 const (
 	// closedShare bounds what reading the counters takes: 2 % of the time.
 	closedShare = 50
-	// idleRead is how often they are read where nothing asks for them.
+	// idleRead is how often they are read at most where nothing asks for them.
 	idleRead = 100 * time.Millisecond
 )
 

@@ -148,3 +148,21 @@ func TestClosingIdle(t *testing.T) {
 		t.Error("the counters were not read in time")
 	}
 }
+
+// TestClosingIdleShare reads counters of so many real servers that it takes 10 ms
+// no more often for nobody than the share of the time allows.
+func TestClosingIdleShare(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	reads := 0
+	g.rules.reading = func() {
+		g.clock += 10 * time.Millisecond
+		reads++
+	}
+	for range 100 {
+		g.pass(idleRead / 4)
+	}
+	if most := int(g.clock / (10 * time.Millisecond * closedShare)); reads < most/2 || reads > most+1 {
+		t.Errorf("read %d times within %v, want %d", reads, g.clock, most)
+	}
+}

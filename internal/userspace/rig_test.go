@@ -368,6 +368,8 @@ type fakeRules struct {
 	// changes makes Wait return.
 	changes chan struct{}
 	kernel  *kernel
+	// reading is called by Closed, if it is not nil.
+	reading func()
 	// closedError is what Closed fails with, trafficError what Traffic does.
 	closedError, trafficError error
 	// handshakes are what Handshakes visits, handshakesError what it fails with.
@@ -416,6 +418,9 @@ func (r *fakeRules) DeleteTemplates(ctx context.Context, service uint32, marks .
 }
 
 func (r *fakeRules) Closed(visit func(mark uint32, n uint64, quiet bool)) error {
+	if r.reading != nil {
+		r.reading()
+	}
 	for mark, n := range r.kernel.closed {
 		visit(mark, n, false)
 	}

@@ -59,7 +59,7 @@ func (e *Engine) tickEvents() (busy bool) {
 	e.advance()
 	before := e.heard
 	e.drain()
-	if e.now-e.closedAt >= idleRead {
+	if e.closedDue && e.now-e.closedAt >= idleRead {
 		e.readClosed()
 	}
 	e.expireQuiet()
