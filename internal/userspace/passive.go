@@ -23,16 +23,19 @@ type passive struct {
 	last map[uint32]counts
 }
 
+// answeredUDP is one kind more: what came back of services that may have UDP.
+const answeredUDP = ruleset.UnreachableUDP + 1
+
 // counts are one real server's, by ruleset.Handshake.
-type counts [ruleset.UnreachableUDP + 1]uint64
+type counts [answeredUDP + 1]uint64
 
 // Handshakes are how connections to a real server began. A TCP connection is tried
-// once, and has one outcome at most. Of UDP a flow is tried once, and each ICMP error
-// is one of UnreachableUDP.
+// once, and has one outcome at most. Of UDP ICMP errors are counted, and the
+// datagrams that came back.
 type Handshakes struct {
 	ipvs.DestinationKey
 	Tried, Answered, Reset, Unreachable uint64
-	TriedUDP, UnreachableUDP            uint64
+	AnsweredUDP, UnreachableUDP         uint64
 }
 
 // WatchHandshakes makes the services of these keys those whose Handshakes are
@@ -80,15 +83,21 @@ func (e *Engine) Handshakes() ([]Handshakes, error) {
 	var list []Handshakes
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.answeredUDP(now)
 	for mark, c := range now {
 		more := c.since(p.last[mark])
 		if s := e.model.server(e.marks.id(mark)); s != nil && !s.dead && more != (counts{}) {
-			list = append(list, Handshakes{
+			h := Handshakes{
 				DestinationKey: s.key(),
 				Tried:          more[ruleset.Tried], Answered: more[ruleset.Answered],
 				Reset: more[ruleset.Reset], Unreachable: more[ruleset.Unreachable],
-				TriedUDP: more[ruleset.TriedUDP], UnreachableUDP: more[ruleset.UnreachableUDP],
-			})
+				UnreachableUDP: more[ruleset.UnreachableUDP],
+			}
+			// What came back has the ICMP errors in it.
+			if back := more[answeredUDP]; back > h.UnreachableUDP {
+				h.AnsweredUDP = back - h.UnreachableUDP
+			}
+			list = append(list, h)
 		}
 	}
 	// A mark may be left out of one reading, and counts on all the same.
@@ -102,6 +111,23 @@ func (e *Engine) Handshakes() ([]Handshakes, error) {
 		return cmp.Or(a.Service.Compare(b.Service), a.Address.Compare(b.Address))
 	})
 	return list, nil
+}
+
+// answeredUDP adds what came back, if anything has UDP. mu is held.
+func (e *Engine) answeredUDP(now map[uint32]counts) {
+	read := false
+	for mark, c := range now {
+		s := e.model.server(e.marks.id(mark))
+		if s == nil || s.service.FWMark == 0 && s.service.Protocol != ipvs.UDP {
+			continue
+		}
+		if !read {
+			e.readTraffic()
+			read = true
+		}
+		c[answeredUDP] = s.back.packets
+		now[mark] = c
+	}
 }
 
 // since returns how much more that is. A counter that says less than before began

@@ -34,11 +34,11 @@ func TestHandshakes(t *testing.T) {
 	say := func(h ...handshake) { g.rules.handshakes = h }
 	want("nothing yet")
 	say(handshake{m1, ruleset.Tried, 5}, handshake{m1, ruleset.Answered, 3}, handshake{m2, ruleset.Reset, 2},
-		handshake{m2, ruleset.UnreachableUDP, 1}, handshake{m2, ruleset.TriedUDP, 4}, handshake{m2, ruleset.Unreachable, 6}, handshake{0x77700, ruleset.Tried, 9})
+		handshake{m2, ruleset.UnreachableUDP, 1}, handshake{m2, ruleset.Unreachable, 6}, handshake{0x77700, ruleset.Tried, 9})
 	want("the first", Handshakes{DestinationKey: key(0), Tried: 5, Answered: 3},
-		Handshakes{DestinationKey: key(1), Reset: 2, Unreachable: 6, TriedUDP: 4, UnreachableUDP: 1})
+		Handshakes{DestinationKey: key(1), Reset: 2, Unreachable: 6, UnreachableUDP: 1})
 	want("nothing new")
-	say(handshake{m2, ruleset.Reset, 3}, handshake{m2, ruleset.Unreachable, 6}, handshake{m2, ruleset.TriedUDP, 4}, handshake{m2, ruleset.UnreachableUDP, 1})
+	say(handshake{m2, ruleset.Reset, 3}, handshake{m2, ruleset.Unreachable, 6}, handshake{m2, ruleset.UnreachableUDP, 1})
 	want("one left out", Handshakes{DestinationKey: key(1), Reset: 1})
 	say(handshake{m1, ruleset.Tried, 6}, handshake{m1, ruleset.Tried, 6}, handshake{m1, ruleset.Answered, 3}, handshake{m2, ruleset.Reset, 1})
 	want("one twice, one begun again", Handshakes{DestinationKey: key(0), Tried: 1}, Handshakes{DestinationKey: key(1), Reset: 1})
@@ -97,4 +97,31 @@ func TestWatchHandshakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	passive(false, false)
+}
+
+// TestHandshakesUDP takes what comes back of datagrams from the traffic, less the
+// ICMP errors in it.
+func TestHandshakesUDP(t *testing.T) {
+	g := newRig(t)
+	dns := udpService("192.0.2.10:53")
+	g.apply(addOp(dns), add(dns, one, 1), addOp(web), add(web, two, 1))
+	server := func(s ipvs.Service) *server { return g.engine.model.services[s.ServiceKey].servers[0] }
+	m1, m2 := g.engine.marks.of(server(dns).id), g.engine.marks.of(server(web).id)
+	g.rules.handshakes = []handshake{{m1, ruleset.UnreachableUDP, 3}, {m2, ruleset.UnreachableUDP, 0}}
+	g.kernel.traffic = map[uint32][2]counted{m1: {{packets: 50}, {packets: 10}}, m2: {{packets: 50}, {packets: 20}}}
+	for _, want := range [][]Handshakes{{{DestinationKey: server(dns).key(), AnsweredUDP: 7, UnreachableUDP: 3}}, nil} {
+		got, err := g.engine.Handshakes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, cmpopts.EquateComparable(ipvs.DestinationKey{})); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	reads := g.rules.trafficReads
+	g.apply(deleteOp(dns))
+	g.rules.handshakes = []handshake{{m2, ruleset.Tried, 1}}
+	if _, err := g.engine.Handshakes(); err != nil || g.rules.trafficReads != reads {
+		t.Errorf("with TCP alone: traffic read %d times, %v", g.rules.trafficReads-reads, err)
+	}
 }

@@ -11,7 +11,7 @@
 // owns the bits of Options.Mask, and those of Options.StateMask in connection
 // marks alone. Nothing here reads queues or counts connections, but the rules
 // count those that close and what all of them send, which Rules.Closed and
-// Rules.Traffic read.
+// Rules.Traffic read, and where it is asked for how they begin, Rules.Handshakes.
 //
 // Base chains are never deleted while lbd lives, since the kernel then drops every
 // queued packet of the namespace; the first Apply alone deletes those that an

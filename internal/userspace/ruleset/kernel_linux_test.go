@@ -40,6 +40,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"ForeignMarks", TestNetnsForeignMarks},
 		{"Gone", TestNetnsGone},
 		{"Handshakes", TestNetnsHandshakes},
+		{"HandshakesFlood", TestNetnsHandshakesFlood},
 		{"HandshakesOdd", TestNetnsHandshakesOdd},
 		{"ActiveAgain", TestNetnsActiveAgain},
 		{"Inactive", TestNetnsInactive},

@@ -20,10 +20,10 @@ const (
 	chainErrors  = "passive_errors" // ICMP about a flow
 
 	setPassive     = "passive"             // mark
-	setTried       = "passive_tried"       // mark . protocol; each element counts flows that begin
-	setAnswered    = "passive_answered"    // mark; … TCP connections that the real server took
-	setReset       = "passive_reset"       // mark; … that it refused
-	setUnreachable = "passive_unreachable" // mark . protocol; … of which ICMP says that it cannot be reached
+	setTried       = "passive_tried"       // mark; each element counts TCP connections that begin
+	setAnswered    = "passive_answered"    // … that the real server took
+	setReset       = "passive_reset"       // … that it refused
+	setUnreachable = "passive_unreachable" // mark . protocol; … of which ICMP says that it cannot be reached, and such ICMP about UDP
 )
 
 // priorityTry is behind whoever translates source addresses.
@@ -56,7 +56,7 @@ func (o Options) Tried() uint32 {
 func (t *table) addPassiveSets() {
 	mark, proto := nftables.TypeMark, nftables.TypeInetProto
 	t.addSet(setPassive, nil, mark)
-	t.addSet(setTried, nil, mark, proto)
+	t.addSet(setTried, nil, mark)
 	t.addSet(setAnswered, nil, mark)
 	t.addSet(setReset, nil, mark)
 	t.addSet(setUnreachable, nil, mark, proto)
@@ -101,7 +101,7 @@ func (t *table) passiveChains(s *shape) []chain {
 	}
 }
 
-// tryRules count a flow that begins.
+// tryRules count a TCP connection that begins.
 func (t *table) tryRules() []exprs {
 	plain := exprs{
 		t.network1(reg1, 0), holds(expr.CmpOpEq, reg1, []byte{plainIPv4}),
@@ -120,13 +120,11 @@ func (t *table) tryRules() []exprs {
 		}
 	}
 	return []exprs{
-		// meta l4proto udp ct mark & MASK . meta l4proto @passive_tried
-		rule(protocol(protoUDP), t.ofProtocol(meta(expr.MetaKeyL4PROTO, reg32+1), setTried)),
 		// meta l4proto tcp @nh,0,8 0x45 ip ttl > 16 tcp option md5sig missing tcp option 29 missing
-		//	ct mark & MASK . meta l4proto @passive_tried ct mark set ct mark | TRIED
+		//	ct mark & MASK @passive_tried ct mark set ct mark | TRIED
 		// meta l4proto tcp ip6 nexthdr tcp ip6 hoplimit > 16 …
 		rule(protocol(protoTCP), plain, lacks(tcpOptionMD5), lacks(tcpOptionAO),
-			t.ofProtocol(meta(expr.MetaKeyL4PROTO, reg32+1), setTried), orCTMark(^uint32(0), t.opts.Tried())),
+			t.ofServers(setTried), orCTMark(^uint32(0), t.opts.Tried())),
 	}
 }
 
@@ -135,9 +133,9 @@ func (t *table) network1(reg, offset uint32) expr.Any {
 	return &expr.Payload{Base: expr.PayloadBaseNetworkHeader, DestRegister: reg, Offset: offset, Len: 1}
 }
 
-// ofProtocol is "ct mark & MASK . PROTOCOL @set".
-func (t *table) ofProtocol(load expr.Any, set string) exprs {
-	return append(exprs{ct(expr.CtKeyMARK, reg32), bitwise(reg32, t.opts.Mask, 0), load}, in(set)...)
+// unreachable is "ct mark & MASK . ct l4proto @passive_unreachable".
+func (t *table) unreachable() exprs {
+	return append(exprs{ct(expr.CtKeyMARK, reg32), bitwise(reg32, t.opts.Mask, 0), ct(expr.CtKeyPROTOCOL, reg32+1)}, in(setUnreachable)...)
 }
 
 // repliedRules are for packets that begin or end a TCP connection.
@@ -203,10 +201,10 @@ func (t *table) unreachableRules() []exprs {
 	}
 	return append(rules,
 		// ct l4proto udp ct mark & MASK . ct l4proto @passive_unreachable goto tracked
-		rule(of(protoUDP), t.ofProtocol(ct(expr.CtKeyPROTOCOL, reg32+1), setUnreachable), tracked),
+		rule(of(protoUDP), t.unreachable(), tracked),
 		// ct l4proto tcp ct mark & TRIED != 0 ct mark & MASK . ct l4proto @passive_unreachable ct mark set ct mark & ~TRIED
 		rule(of(protoTCP), ctHas(expr.CtKeyMARK, t.opts.Tried()),
-			t.ofProtocol(ct(expr.CtKeyPROTOCOL, reg32+1), setUnreachable), orCTMark(^t.opts.Tried(), 0)),
+			t.unreachable(), orCTMark(^t.opts.Tried(), 0)),
 		// goto tracked
 		tracked,
 	)
@@ -216,12 +214,11 @@ func (t *table) unreachableRules() []exprs {
 func passiveElements(mark uint32, yield func(set string, e element)) {
 	key := string(u32(mark))
 	yield(setPassive, element{key: key})
+	yield(setTried, element{key: key})
 	yield(setAnswered, element{key: key})
 	yield(setReset, element{key: key})
 	for _, p := range []byte{protoTCP, protoUDP} {
-		e := element{key: key + string(padded([]byte{p}))}
-		yield(setTried, e)
-		yield(setUnreachable, e)
+		yield(setUnreachable, element{key: key + string(padded([]byte{p}))})
 	}
 }
 
@@ -259,13 +256,12 @@ type Handshake uint8
 
 // The kinds of Handshake. A TCP connection is Tried once, and then is Answered,
 // Reset or Unreachable at most once: its first answer, or ICMP in place of one. Of
-// UDP each flow is TriedUDP once, and each ICMP error is UnreachableUDP.
+// UDP each ICMP error is UnreachableUDP; Traffic tells of answers.
 const (
 	Tried Handshake = iota
 	Answered
 	Reset
 	Unreachable
-	TriedUDP
 	UnreachableUDP
 )
 
@@ -303,23 +299,20 @@ func (r *Rules) Handshakes(visit func(mark uint32, kind Handshake, n uint64)) er
 
 // handshakes reads elements of a set: a mark, and a protocol where it has one.
 func (o *Options) handshakes(set string, visit func(mark uint32, kind Handshake, n uint64)) countVisitor {
-	kinds := map[string][2]Handshake{
-		setTried: {Tried, TriedUDP}, setUnreachable: {Unreachable, UnreachableUDP},
-		setAnswered: {Answered}, setReset: {Reset},
-	}[set]
+	kind := map[string]Handshake{setTried: Tried, setAnswered: Answered, setReset: Reset, setUnreachable: Unreachable}[set]
 	size := 4
-	if set == setTried || set == setUnreachable {
+	if kind == Unreachable {
 		size = 8
 	}
 	return func(key []byte, n, _ uint64) {
 		if len(key) != size {
 			return
 		}
-		mark, kind := binary.NativeEndian.Uint32(key), kinds[0]
+		kind := kind
 		if size == 8 && key[4] == protoUDP {
-			kind = kinds[1]
+			kind = UnreachableUDP
 		}
-		if o.isServer(mark) {
+		if mark := binary.NativeEndian.Uint32(key); o.isServer(mark) {
 			visit(mark, kind, n)
 		}
 	}
