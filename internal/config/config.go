@@ -122,6 +122,8 @@ type VirtualService struct {
 	// healthy: below it health is ignored. 0 is never.
 	FailOpenBelow int
 	Quorum        Quorum
+	// Passive takes out real servers that connections of clients fail to reach.
+	Passive Passive
 	// RealServers are in file order; the first wins ties.
 	RealServers []RealServer
 	// Backup are the real servers, in file order, that replace RealServers while
@@ -155,6 +157,26 @@ type Quorum struct {
 	// OnUp and OnDown are commands as argument lists; empty for none.
 	OnUp, OnDown []string
 }
+
+// Passive says when a real server is taken out because connections of clients fail
+// to reach it. The zero value is never.
+type Passive struct {
+	// Window is the time in which failures count.
+	Window time.Duration
+	// Failures is how many there must be at least, Ratio the percentage of all
+	// connections that they must be, 1 to 100.
+	Failures uint32
+	Ratio    int
+	// Hold is for how long a real server is taken out the first time; each time in a
+	// row it is twice as long, up to MaxHold.
+	Hold, MaxHold time.Duration
+	// MaxEjected is the percentage, 1 to 100, of the real servers in rotation that
+	// may be out: always one, if there are two, and never all.
+	MaxEjected int
+}
+
+// On reports whether there is such a time.
+func (p Passive) On() bool { return p.Window > 0 }
 
 // RealServer is one real server of a VirtualService. Its Weight is the
 // configured weight.

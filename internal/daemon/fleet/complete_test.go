@@ -1,12 +1,15 @@
 package fleet
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // combination is one of all the situations that a server can be in.
@@ -24,6 +27,8 @@ type combination struct {
 	// servers are in), helpless (the quorum is lost, and no backup server helps) or
 	// open (health is ignored).
 	policy string
+	// passive is what connections say: nothing, failing or out (since before).
+	passive string
 }
 
 // each calls do with every combination.
@@ -34,8 +39,10 @@ func each(do func(combination)) {
 				for _, weight := range []string{"none", "0%", "50%", "7"} {
 					for _, admin := range []string{"none", "drain", "disable", "4", "0", "drain+4"} {
 						for _, policy := range []string{"nothing", "held", "replaced", "helpless", "open"} {
-							for bits := range uint32(8) {
-								do(combination{check, agent, word, weight, admin, 3 * (bits & 1), bits&2 != 0, bits&4 != 0, policy})
+							for _, passive := range []string{"nothing", "failing", "out"} {
+								for bits := range uint32(8) {
+									do(combination{check, agent, word, weight, admin, 3 * (bits & 1), bits&2 != 0, bits&4 != 0, policy, passive})
+								}
 							}
 						}
 					}
@@ -45,9 +52,14 @@ func each(do func(combination)) {
 	}
 }
 
-// possible reports whether the combination can be: who says nothing, says nothing.
+// possible reports whether the combination can be: who says nothing, says nothing. What
+// connections say comes with one of the ways to be well or failed: they are alike
+// without.
 func (c combination) possible() bool {
 	if (c.agent == "none" || c.agent == "silent") && (c.word != "none" || c.weight != "none") {
+		return false
+	}
+	if c.passive != "nothing" && (!slices.Contains([]string{"none", "up", "down"}, c.check) || c.agent == "silent" || c.agent == "down") {
 		return false
 	}
 	// A backup server that can help keeps the policy from being helpless.
@@ -88,6 +100,11 @@ func (c combination) rule() outcome {
 	}
 	if failed {
 		state = Down
+	}
+	// Who takes connections and fails at it is taken out, if another one is reached,
+	// and not while health is ignored.
+	if c.chain() > 0 && c.policy != "open" && (c.passive == "failing" || c.passive == "out") {
+		return out(Ejected, GateOpen)
 	}
 	return outcome{c.chain(), true, state, GateOpen}
 }
@@ -164,6 +181,20 @@ func (c combination) build(t *testing.T) *sim {
 		s.vs.Backup, s.vs.FailOpenBelow = nil, 100
 		s.fail("10.0.0.1:80")
 	}
+	s.handshakes = map[string]Handshakes{}
+	for _, addr := range []string{"10.0.0.1:80", "10.1.0.1:80"} {
+		s.handshakes[addr] = Handshakes{Good: 10, LateGood: 1}
+	}
+	if c.passive != "nothing" {
+		s.vs.Passive = passive
+		s.handshakes[subject] = failing
+	}
+	if c.passive == "out" {
+		s.handshakes[subject] = Handshakes{}
+		s.memory.Ejections = map[ipvs.DestinationKey]Ejection{
+			dkey(vip, subject): {Until: s.begun.Add(time.Minute), Hold: time.Minute, Times: 1, Reason: "words"},
+		}
+	}
 	if c.backup {
 		s.vs.Backup = append([]config.RealServer{rs}, s.vs.Backup...)
 	} else {
@@ -183,24 +214,28 @@ func TestEveryCombination(t *testing.T) {
 		}
 		n++
 		s := c.build(t)
-		for _, time := range []string{"first", "second"} {
+		until := time.Duration(-1)
+		for _, which := range []string{"first", "second"} {
 			var got outcome
 			for _, rs := range s.decide(0).Services[0].Servers {
 				if rs.Address.String() == "10.9.0.1:80" {
 					got = outcome{rs.Weight, rs.Present, rs.State, rs.Gate}
 					checkChain(t, &rs)
+					if rs.State == Ejected {
+						until = map[string]time.Duration{"failing": passive.Hold, "out": time.Minute}[c.passive]
+					}
 				}
 			}
 			if diff := cmp.Diff(c.rule(), got); diff != "" {
 				bad++
-				t.Errorf("%s decision about %+v (-want +got):\n%s", time, c, diff)
+				t.Errorf("%s decision about %+v (-want +got):\n%s", which, c, diff)
 			}
 		}
-		if next := s.next(); next != -1 {
-			t.Errorf("%+v: next decision at %v, want none", c, next)
+		if next := s.next(); next != until {
+			t.Errorf("%+v: next decision at %v, want %v", c, next, until)
 		}
 	})
-	if want := 6 * (2 + 2*4*4) * 6 * (5 + 2) * 4; n != want && bad == 0 {
+	if want := (6*(2+2*4*4) + 2*3*(1+4*4)) * 6 * (5 + 2) * 4; n != want && bad == 0 {
 		t.Errorf("combinations: want %d, got %d", want, n)
 	}
 }

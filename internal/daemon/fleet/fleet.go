@@ -23,6 +23,9 @@ type Input struct {
 	// the rest that it left.
 	Health Health
 	Memory Memory
+	// Handshakes says how connections to a server began since a time, which is zero
+	// for any; nil where nobody counts them.
+	Handshakes func(k ipvs.DestinationKey, since time.Time) Handshakes
 	// Admin is what operators said of servers.
 	Admin Overrides
 	// Drains are the servers that left the configuration and still have
@@ -117,6 +120,8 @@ func Decide(in Input) *Fleet {
 		Memory: Memory{
 			Services: make(map[ipvs.ServiceKey]ServiceMemory),
 			Servers:  make(map[ipvs.DestinationKey]ServerMemory),
+			// Few services have any.
+			Ejections: make(map[ipvs.DestinationKey]Ejection),
 		},
 	}}
 	f := d.fleet
@@ -164,6 +169,12 @@ type candidate struct {
 	gate Gate
 	// was is what is remembered of it.
 	was ServerMemory
+	// ejected says that it is taken out for its connections, passiveReason what they
+	// are like if that matters. handshakes and ejection are what that follows from.
+	ejected       bool
+	passiveReason string
+	handshakes    Handshakes
+	ejection      Ejection
 }
 
 // service decides about a service of the configuration: first about each server
@@ -185,6 +196,7 @@ func (d *decider) service(vs *config.VirtualService) Service {
 	for i := range d.servers {
 		d.servers[i].gate = p.gate(&d.servers[i])
 	}
+	d.passive(vs, p)
 	scale := d.scale(vs)
 	s := Service{
 		Name: vs.Name, Service: vs.Service, Servers: make([]Server, 0, len(d.servers)),
@@ -204,7 +216,7 @@ func (d *decider) server(vs *config.VirtualService, c *candidate, p policies, sc
 	first := len(steps)
 	ramp := d.slowStart(vs, c, scale)
 	steps = append(steps, Step{Name: StepConfigured, Weight: c.rs.Weight})
-	for _, s := range []Step{c.admin, c.dynamic, ramp} {
+	for _, s := range []Step{c.admin, c.dynamic, ramp, c.passiveStep(c.before(ramp))} {
 		if s.Name != StepConfigured {
 			steps = append(steps, s)
 		}
@@ -237,7 +249,7 @@ func (d *decider) server(vs *config.VirtualService, c *candidate, p policies, sc
 	if s.Configured == 0 {
 		configured = "configured 0"
 	}
-	if words := join(configured, c.admin.Reason, c.dynamic.Reason, ramp.Reason, gateReason); words != "" {
+	if words := join(configured, c.admin.Reason, c.dynamic.Reason, ramp.Reason, c.passiveReason, gateReason); words != "" {
 		s.Reason = join(words, c.health.reason)
 	}
 	return s, steps
@@ -253,7 +265,7 @@ func (c *candidate) present() bool {
 	case GateFailed, GateStandby:
 		return c.rs.OnFailure != config.OnFailureRemove
 	}
-	return true
+	return !c.ejected || c.rs.OnFailure != config.OnFailureRemove
 }
 
 // state is what matters most of a server.
@@ -267,6 +279,8 @@ func (c *candidate) state() State {
 		return Standby
 	case c.drained:
 		return Drained
+	case c.ejected:
+		return Ejected
 	}
 	return c.health.state
 }

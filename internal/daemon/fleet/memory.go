@@ -14,6 +14,9 @@ type Memory struct {
 	Services map[ipvs.ServiceKey]ServiceMemory
 	// Servers are those that were out, or have not been in for long.
 	Servers map[ipvs.DestinationKey]ServerMemory
+	// Ejections are those that are taken out for their connections, or were not long
+	// ago.
+	Ejections map[ipvs.DestinationKey]Ejection
 }
 
 // ServiceMemory is what is remembered of a virtual service.
@@ -35,13 +38,14 @@ type ServerMemory struct {
 
 // Clone returns a copy that shares nothing.
 func (m Memory) Clone() Memory {
-	return Memory{Services: maps.Clone(m.Services), Servers: maps.Clone(m.Servers)}
+	return Memory{Services: maps.Clone(m.Services), Servers: maps.Clone(m.Servers), Ejections: maps.Clone(m.Ejections)}
 }
 
 // Equal reports whether both say the same.
 func (m Memory) Equal(o Memory) bool {
 	return maps.Equal(m.Services, o.Services) &&
-		maps.EqualFunc(m.Servers, o.Servers, func(a, b ServerMemory) bool { return a.Out == b.Out && a.Up.Equal(b.Up) })
+		maps.EqualFunc(m.Servers, o.Servers, func(a, b ServerMemory) bool { return a.Out == b.Out && a.Up.Equal(b.Up) }) &&
+		maps.Equal(m.Ejections, o.Ejections)
 }
 
 // AlertKind is what happened to a virtual service.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/ipvs"
 )
 
 // sim decides again and again about one service, each time from what the decision
@@ -19,7 +20,11 @@ type sim struct {
 	// nothing.
 	is    map[string]healthcheck.Status
 	admin map[string]Override
-	begun time.Time
+	// handshakes are how connections began, by address; of a server that came back
+	// within the window none are new, unless always is set.
+	handshakes map[string]Handshakes
+	always     bool
+	begun      time.Time
 
 	health Health
 	memory Memory
@@ -65,6 +70,12 @@ func (s *sim) decide(after time.Duration) *Fleet {
 			return healthcheck.Status{State: healthcheck.Up}
 		},
 		Health: s.health, Memory: s.memory, Admin: admin,
+		Handshakes: func(k ipvs.DestinationKey, since time.Time) Handshakes {
+			if !s.always && now.Sub(since) < s.vs.Passive.Window {
+				return Handshakes{}
+			}
+			return s.handshakes[k.Address.String()]
+		},
 	})
 	s.health, s.memory = s.fleet.Health, s.fleet.Memory
 	if next := s.fleet.Next; !next.IsZero() && !next.After(now) {

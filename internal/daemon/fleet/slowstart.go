@@ -30,7 +30,7 @@ func (d *decider) scale(vs *config.VirtualService) uint32 {
 func (d *decider) slowStart(vs *config.VirtualService, c *candidate, scale uint32) Step {
 	m := ServerMemory{Up: c.was.Up}
 	switch {
-	case c.gate == GateDisabled, c.gate == GateFailed:
+	case c.gate == GateDisabled, c.gate == GateFailed, c.ejected:
 		// Who has never been in does not come back: a first start is no reason to
 		// ramp.
 		m = ServerMemory{Out: c.was.Out || !c.unproven}
@@ -63,7 +63,7 @@ func (d *decider) slowStart(vs *config.VirtualService, c *candidate, scale uint3
 // onlySurvivor reports whether no other server of the service takes connections.
 func (d *decider) onlySurvivor(c *candidate) bool {
 	for i := range d.servers {
-		if o := &d.servers[i]; o != c && o.gate == GateOpen && o.weight > 0 {
+		if o := &d.servers[i]; o != c && o.gate == GateOpen && !o.ejected && o.weight > 0 {
 			return false
 		}
 	}

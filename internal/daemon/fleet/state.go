@@ -21,6 +21,9 @@ const (
 	// the backup servers while the quorum is held, the others while they replace
 	// them.
 	Standby State = "standby"
+	// Ejected servers are well by their checks, but connections of clients failed to
+	// reach them.
+	Ejected State = "ejected"
 )
 
 // Gate is the last word of the weight chain.
@@ -57,13 +60,14 @@ const (
 	StepAdmin
 	StepDynamic
 	StepSlowStart
+	StepPassive
 	StepGate
 	StepProgrammed
 )
 
 // String returns the name for people: "slow start".
 func (n StepName) String() string {
-	return [...]string{"configured", "admin", "dynamic", "slow start", "gate", "programmed"}[n]
+	return [...]string{"configured", "admin", "dynamic", "slow start", "passive", "gate", "programmed"}[n]
 }
 
 // Step is a step of the weight chain.
