@@ -25,8 +25,8 @@ the configured one; a dash means that the table does not hold the real server.
 Where more than that happened to a weight, its steps follow: what an operator
 said (admin), what the real server says of itself through its agent or a check
 (dynamic), a slow start, which multiplies the weights of all real servers of the
-service by the same number, and the gate, which is closed for a real server that
-failed, is disabled or stands by.
+service by the same number, what connections of clients say (passive), and the
+gate, which is closed for a real server that failed, is disabled or stands by.
 
 On failure says what becomes of a real server that fails its checks: quiesce is
 weight 0, remove takes it out of the table; and why, where on_failure is auto.`,

@@ -215,7 +215,7 @@ func countsLine(c api.Counts) string {
 		n    int
 		name string
 	}{{c.Up, "up"}, {c.Down, "down"}, {c.Pending, "pending"}, {c.Draining, "draining"},
-		{c.Drained, "drained"}, {c.Disabled, "disabled"}, {c.Standby, "standby"}} {
+		{c.Drained, "drained"}, {c.Disabled, "disabled"}, {c.Standby, "standby"}, {c.Ejected, "ejected"}} {
 		if s.n > 0 {
 			states = append(states, fmt.Sprintf("%d %s", s.n, s.name))
 		}

@@ -51,8 +51,9 @@ type Standing struct {
 // WeightStep is a step of the weight chain of a real server.
 type WeightStep struct {
 	// Step is "configured", "admin" (an operator's word), "dynamic" (what the
-	// server's agent or a check says of its weight), "slow start", "gate" (failed,
-	// disabled or standing by) or "programmed".
+	// server's agent or a check says of its weight), "slow start", "passive" (what
+	// connections of clients say), "gate" (failed, disabled or standing by) or
+	// "programmed".
 	Step string `json:"step"`
 	// Weight is the weight after the step, Reason what made it.
 	Weight uint32 `json:"weight"`

@@ -30,7 +30,7 @@ func fixture() *fakeBackend {
 			Policies:    Policies{QuorumLost: 2, BackupIn: 1, HealthIgnored: 1, Ramping: 3},
 			Mirror:      Mirror{CountsAgeSeconds: 0.5, StatsAgeSeconds: 8, LastError: "read /proc/net/ip_vs: EINTR"},
 			Services:    Counts{Total: 5, Up: 2, Down: 1, Pending: 1, Draining: 1},
-			RealServers: Counts{Total: 12, Up: 4, Down: 3, Pending: 1, Draining: 1, Drained: 1, Disabled: 1, Standby: 1},
+			RealServers: Counts{Total: 13, Up: 4, Down: 3, Pending: 1, Draining: 1, Drained: 1, Disabled: 1, Standby: 1, Ejected: 1},
 			Overrides:   Overrides{RealServers: 2, File: "/var/lib/lbd/state.json", LastError: "ENOSPC"},
 			Hooks: []Hook{{
 				Name: "/usr/local/sbin/page", Kind: HookExec, Told: 40, Lost: 3, Waiting: 2, WaitingSeconds: 12.5, Failures: 4,

@@ -128,7 +128,7 @@ type Counts struct {
 	// Up and Down are by health, of services by whether a real server takes new
 	// connections; Draining have left the configuration. Drained and
 	// Disabled are so by an operator's or an agent's word, Standby wait for the
-	// other tier to fail.
+	// other tier to fail, and Ejected are out because connections failed.
 	Up       int `json:"up"`
 	Down     int `json:"down"`
 	Pending  int `json:"pending"`
@@ -136,6 +136,7 @@ type Counts struct {
 	Drained  int `json:"drained"`
 	Disabled int `json:"disabled"`
 	Standby  int `json:"standby"`
+	Ejected  int `json:"ejected"`
 }
 
 // Service is a virtual service in the answer of GET /v1/services.
@@ -185,7 +186,8 @@ type RealServer struct {
 	Present bool `json:"present"`
 	// State is "up", "down", "pending" (no result yet), "unchecked", "draining"
 	// (left the configuration), "drained" or "disabled" (an operator or the agent
-	// says so), or "standby" (the other tier takes the connections).
+	// says so), "standby" (the other tier takes the connections), or "ejected" (connections
+	// of clients failed to reach it).
 	State string `json:"state"`
 	// StateSeconds is how long State has held.
 	StateSeconds float64 `json:"state_seconds"`

@@ -82,6 +82,7 @@ var manSections = []struct {
 	{"Virtual services", "The keys of an entry of virtual_services. Those of its real servers, but for address, may stand here too, for all of them.", serviceObject},
 	{"Real servers", "The keys of an entry of real_servers.", serverObject},
 	{"Quorum", "A value of quorum is taken as a whole, not merged with that of defaults.", quorumObject},
+	{"Passive", "A value of passive is taken as a whole, not merged with that of defaults.", passiveObject},
 	{"Persistence", "A value of persistence is taken as a whole, not merged with that of defaults.", persistenceObject},
 	{"Tunnel", "A value of tunnel is taken as a whole, not merged with that of defaults or of the service.", tunnelObject},
 	{"Sysctls", "The settings under net.ipv4.vs with their ranges.", sysctlObject},

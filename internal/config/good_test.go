@@ -45,6 +45,9 @@ func text(c *Config) string {
 			fmt.Fprintf(&b, "  slow_start=%v fail_open_below=%d quorum=%d±%d on_up=%q on_down=%q backup=%d\n",
 				s.SlowStart, s.FailOpenBelow, q.Up, q.Hysteresis, q.OnUp, q.OnDown, len(s.Backup))
 		}
+		if s.Passive.On() {
+			fmt.Fprintf(&b, "  passive=%+v\n", s.Passive)
+		}
 		for rs := range s.Servers() {
 			fmt.Fprintf(&b, "  %v weight=%d %v,%v,%d,%v thresholds=%d,%d %s drain=%v\n", rs.Address, rs.Weight,
 				rs.Forward, rs.Tunnel.Type, rs.Tunnel.Port, rs.Tunnel.Checksum, rs.UpperThreshold, rs.LowerThreshold, rs.OnFailure, rs.DrainTimeout)

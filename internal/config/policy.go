@@ -15,10 +15,12 @@ type policyDraft struct {
 	failOpenBelow int
 	quorum        quorumDraft
 	backup        *node
+	passive       Passive
+	passiveAt     *node
 }
 
 // forget makes what is set a default.
-func (d *policyDraft) forget() { d.slowStartAt, d.quorum.at = nil, nil }
+func (d *policyDraft) forget() { d.slowStartAt, d.quorum.at, d.passiveAt = nil, nil, nil }
 
 // quorumDraft is a quorum while its keys are read.
 type quorumDraft struct {
@@ -60,6 +62,9 @@ func (p *parser) policies(d *serviceDraft, svc *VirtualService) {
 	p.slowStart(d, svc)
 	if d.policy.backup != nil {
 		p.backup(d, svc)
+	}
+	if d.policy.passive.On() {
+		p.passive(d, svc)
 	}
 }
 

@@ -139,6 +139,21 @@ var quorumObject = newObject("quorum", []key{
 		doc: "The same for a quorum that is lost, or is found so after a start."},
 })
 
+var passiveObject = newObject("passive", []key{
+	{name: "window", kind: kindDuration, def: "10s", min: 2 * second, max: 300 * second,
+		doc: "Time in which failures count."},
+	{name: "failures", kind: kindInt, def: "5", min: 1, max: 1_000_000,
+		doc: "How many connections must have failed in it at least."},
+	{name: "ratio", kind: kindInt, def: "50", min: 1, max: 100,
+		doc: "Percentage of the real server's new connections that must have failed."},
+	{name: "hold", kind: kindDuration, def: "30s", min: 5 * second, max: hour,
+		doc: "For how long it then gets no connections. If it fails again before it has been back for twice as long, that doubles."},
+	{name: "max_hold", kind: kindDuration, def: "5m", min: 5 * second, max: 24 * hour,
+		doc: "The longest time that comes of doubling; hold where that is longer."},
+	{name: "max_ejected", kind: kindInt, def: "50", min: 1, max: 100,
+		doc: "Percentage of the real servers with connections that may be out at a time. If there are two one always may, and one always stays."},
+})
+
 // serverKeys are the keys of a real server that may have a default.
 var serverKeys = []key{
 	{name: "weight", kind: kindInt, def: "1", max: 65535,
@@ -182,6 +197,8 @@ var serviceKeys = []key{
 		doc: "Percentage of the weight, as for quorum, without that of drained and disabled real servers, that has to be well: below it health is ignored, and failed real servers get connections as if they were well. 0 is never. Backup servers that can take connections come first."},
 	{name: "quorum", kind: kindObject, object: quorumObject,
 		doc: "When enough real servers are well, and what to run when that changes."},
+	{name: "passive", kind: kindObject, null: true, object: passiveObject, off: true,
+		doc: "Takes a real server out for a time when connections of clients fail to reach it, whatever its checks say: the first packet of a TCP connection is not answered within 3 seconds, or by a reset or an ICMP error; of UDP ICMP errors alone count. What clients do later does not count, and nothing is done unless another real server of the service is reached, nor while health is ignored. It is treated as on_failure says, comes back by itself, with the slow start if there is one, and at a restart of lbd; a reload changes nothing. {} is on with the values below; left out or empty, the service has none. Only with the userspace engine and forwarding: masq, not with sctp or one_packet."},
 }
 
 var serverObject = newObject("a real server", []key{

@@ -111,6 +111,8 @@ func (p *parser) setService(d *serviceDraft, k *key, v *node) {
 		d.policy.failOpenBelow = int(i)
 	case "quorum":
 		d.policy.quorum = p.parseQuorum(v)
+	case "passive":
+		d.policy.passive, d.policy.passiveAt = p.parsePassive(v), v
 	case "real_servers":
 		d.servers = v
 	case "backup":

@@ -149,6 +149,7 @@ func assemble(p parts) (*Daemon, error) {
 	if err := o.monitor.Set(fleet.Probes(p.loaded.Config)); err != nil {
 		return nil, err
 	}
+	o.observer = newObserver(p.handshakes, p.log, func() { signal(o.dirty) })
 	o.mirror = newMirror(p.watched, p.log, func() { signal(o.counted) })
 	o.mirror.setInterval(p.loaded.MirrorInterval)
 	o.events.add(api.Event{Kind: api.EventStart, Text: "lbd " + version.String() + " started", Reason: "engine " + string(p.name) + ": " + p.reason})
@@ -174,6 +175,9 @@ func (d *Daemon) run(ctx context.Context, l net.Listener, server *api.Server) er
 		{"notifications", d.onceTried(func(ctx context.Context) error { return d.owner.told.Run(ctx, d.stopped) })},
 		{"watchdog", d.runWatchdog},
 		{"readiness", d.runReadiness},
+	}
+	if d.owner.observer != nil {
+		tasks = append(tasks, task{"handshakes", d.onceTried(d.owner.observer.run)})
 	}
 	if d.serve != nil {
 		tasks = append(tasks, task{"engine", d.serve})

@@ -36,6 +36,8 @@ type opened struct {
 	// explain says how the real servers of a service stand in the engine's own
 	// scheduler.
 	explain func(context.Context, ipvs.ServiceKey) (userspace.Explanation, error)
+	// handshakes tells how connections begin; nil where it cannot.
+	handshakes handshakeSource
 	// abilities are what it needs, or could use, of the host.
 	abilities func() []userspace.Ability
 	// clear removes all that is left of it on the host once its table is empty.

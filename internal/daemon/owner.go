@@ -59,6 +59,8 @@ type owner struct {
 	events   *eventRing
 	// told are the hooks that are told of events.
 	told *notify.Set
+	// observer sees how connections begin; nil where the engine does not.
+	observer *observer
 
 	// requests run on the owner's goroutine.
 	requests chan func(context.Context)

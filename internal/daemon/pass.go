@@ -41,6 +41,7 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	var errs []error
 	o.finishDrains(time.Now())
 	f := o.decide()
+	o.observer.decided(f.Memory)
 	o.fleet = f
 	o.mem.health, o.mem.fleet = f.Health, f.Memory
 	o.alerts = append(o.alerts, f.Alerts...)
@@ -50,6 +51,9 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	forgetful := o.remember()
 	if forgetful != nil {
 		errs = append(errs, forgetful)
+	}
+	if err := o.observer.watch(ctx, o.loaded.Config); err != nil {
+		errs = append(errs, err)
 	}
 	if err := o.prepareHost(ctx, f); err != nil {
 		errs = append(errs, err)
@@ -86,6 +90,8 @@ func (o *owner) decide() *fleet.Fleet {
 		Memory: o.mem.fleet,
 		Admin:  o.admin.all,
 		Drains: o.mem.drains,
+
+		Handshakes: o.observer.handshakes(),
 	})
 }
 

@@ -43,7 +43,7 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	drains = drains.Finish(unknown, now)
 	future := fleet.Decide(fleet.Input{
 		Config: next, Now: now, Probe: d.probe, Health: v.mem.health, Memory: v.mem.fleet, Admin: v.admin,
-		Drains: drains,
+		Drains: drains, Handshakes: d.owner.observer.handshakes(),
 	})
 	plan := api.Plan{Warnings: next.Warnings}
 	for _, c := range reconcile.Plan(desiredTable(future, v.mem, next.Exclusive), table) {

@@ -153,6 +153,8 @@ func count(c *api.Counts, s fleet.State) {
 		c.Disabled++
 	case fleet.Standby:
 		c.Standby++
+	case fleet.Ejected:
+		c.Ejected++
 	}
 }
 

@@ -63,7 +63,7 @@ func openEngine(ctx context.Context, p place, o userspace.Options) (*opened, err
 		threads: o.Queues,
 		run:     e.Run, warnings: e.Warnings, repairs: e.Repairs,
 		check:   func(c *config.Config) []string { return lines(e.Check(entries(c))) },
-		explain: e.Explain, abilities: e.Abilities,
+		explain: e.Explain, abilities: e.Abilities, handshakes: e,
 		clear: e.Clear,
 		close: e.Close,
 	}, nil
