@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -205,6 +206,7 @@ func (a *app) runAll(ctx context.Context, p place, f *testFlags, groups [][]pkg,
 	out := &lines{w: a.stdout}
 	sinks := make([]*testSink, len(groups))
 	reports, errs := make([]*vm.Report, len(groups)), make([]error, len(groups))
+	begin := time.Now()
 	var all sync.WaitGroup
 	for i, w := range works {
 		sinks[i] = &testSink{out: out, packages: groups[i], streams: f.streams}
@@ -219,6 +221,7 @@ func (a *app) runAll(ctx context.Context, p place, f *testFlags, groups [][]pkg,
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
+	fmt.Fprintf(a.stdout, "vm: took %.0f s, builds not counted\n", time.Since(begin).Seconds())
 	return total(a.stdout, sinks, reports), nil
 }
 
