@@ -53,7 +53,7 @@ func (l *lab) abort(ns *netnstest.NS) {
 	}
 }
 
-const waitTime = 5 * time.Second
+const waitTime = 15 * time.Second
 
 func newLab(t *testing.T, o Options) *lab {
 	t.Helper()
