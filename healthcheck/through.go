@@ -78,7 +78,7 @@ func (e Env) path(v Via, target netip.Addr) (p Path, ok bool, err error) {
 		p, err = e.Paths.Path(e.Through, target)
 	}
 	if err != nil {
-		return Path{}, false, local("path to "+e.Through.Service.String(), err)
+		return Path{}, false, fmt.Errorf("path to %v: %w (%w)", e.Through.Service, err, ErrLocal)
 	}
 	return p, true, nil
 }
