@@ -84,10 +84,11 @@ func (p *programs) warnings(c *config.Config) []string {
 	p.mu.Unlock()
 	done := make(chan []string, 1)
 	go func() {
-		done <- p.look(list)
+		w := p.look(list)
 		p.mu.Lock()
 		p.looking = false
 		p.mu.Unlock()
+		done <- w
 	}()
 	patience := time.NewTimer(programPatience)
 	defer patience.Stop()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -49,9 +50,10 @@ func TestProgramWarnings(t *testing.T) {
 // A file system that hangs holds up one look, and is asked once.
 func TestProgramWarningsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answer, asked := make(chan struct{}), 0
+		answer := make(chan struct{})
+		var asked atomic.Int32
 		p := &programs{exposed: func(command.Spec) error {
-			asked++
+			asked.Add(1)
 			<-answer
 			return nil
 		}}
@@ -61,8 +63,8 @@ func TestProgramWarningsHang(t *testing.T) {
 				t.Errorf("while it hangs: want one warning, got %q", got)
 			}
 		}
-		if asked != 1 {
-			t.Errorf("want one look at a file system that hangs, got %d", asked)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("want one look at a file system that hangs, got %d", n)
 		}
 		close(answer)
 		synctest.Wait()
