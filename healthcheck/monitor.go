@@ -220,11 +220,13 @@ func (m *Monitor) inherit(fresh []*probe) {
 
 // subject is what the probe looks at and how, without its timing.
 func (p *probe) subject() string {
-	s := p.Method.Key() + " " + p.Target.String()
+	b := append([]byte(p.Method.Key()), ' ')
+	b = p.Target.AppendTo(b)
+	b = p.Through.appendKey(b)
 	if p.Advisory {
-		s += " advisory"
+		b = append(b, " advisory"...)
 	}
-	return s
+	return string(b)
 }
 
 // remove takes p out and stops its run. The caller holds mu.

@@ -157,6 +157,36 @@ func TestMonitorSetInherits(t *testing.T) {
 	})
 }
 
+// TestMonitorSetThroughAnother has one target probed through another service, and in
+// a tunnel: what was found on one way says nothing of the others.
+func TestMonitorSetThroughAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Options{})
+		p := probeOf(&fake{name: "f", check: script("-")})
+		service := netip.MustParseAddr("198.51.100.1")
+		ways := []Through{{}, {Service: service}, {Service: service, Tunnel: true}, {Service: service.Next()}}
+		var probes []Probe
+		for i, way := range ways {
+			p.Through = way
+			probes = append(probes, p)
+			if err := m.Set(probes); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				run(t, m)
+			}
+			if s, _ := m.Status(p.Key()); s.State != Pending || s.Checks != 0 {
+				t.Errorf("%+v: want nothing known, got %+v", way, s)
+			}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if s, _ := m.Status(p.Key()); s.State != Down {
+				t.Errorf("%+v: want Down, got %+v", way, s)
+			}
+		}
+	})
+}
+
 func TestMonitorSetErrors(t *testing.T) {
 	m := New(Options{})
 	good := &fake{name: "good"}
