@@ -276,6 +276,33 @@ func TestPaceBound(t *testing.T) {
 	}
 }
 
+// TestPaceAhead has a probe begin ahead of its time, together with another one, and
+// want another interval: the next start is no more than that away.
+func TestPaceAhead(t *testing.T) {
+	const fast, interval = 5 * time.Second, 10 * time.Second
+	for _, tt := range []struct {
+		name         string
+		err          error
+		before, want time.Duration
+	}{
+		{"fine again", nil, fast, interval},
+		{"about to fail", errFake, interval, fast},
+	} {
+		m := New(Options{})
+		m.random = func() float64 { return 0 }
+		begun := time.Now()
+		p := &probe{Probe: Probe{Timing: Timing{Interval: interval, Fast: fast}}, interval: tt.before, begun: begun}
+		p.status = Status{State: Up, Streak: 1, LastErr: tt.err}
+		p.scheduled = begun.Add(tt.before / ahead)
+		p.due = begun.Add(interval)
+		m.queue = queue{p}
+		m.pace(p, begun.Add(time.Millisecond))
+		if got := p.due.Sub(begun); got != tt.want {
+			t.Errorf("%s: want the next start %v after the last, got %v", tt.name, tt.want, got)
+		}
+	}
+}
+
 // TestMonitorStart has probes that start up or down, and what Notify hears.
 func TestMonitorStart(t *testing.T) {
 	tests := []struct {

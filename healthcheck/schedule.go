@@ -182,6 +182,11 @@ func (m *Monitor) pace(p *probe, now time.Time) {
 	default:
 		return
 	}
+	// It may have begun ahead of what was scheduled, and the next start comes an
+	// interval later at most.
+	if last := p.begun.Add(wanted); due.After(last) {
+		due = last
+	}
 	if due.Before(now) {
 		due = now
 	}
