@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/healthcheck/stream"
 	"github.com/lbd-project/lbd/internal/checktest"
 )
 
@@ -181,6 +182,24 @@ func TestDeadline(t *testing.T) {
 				t.Errorf("returned after %v", took)
 			}
 		})
+	}
+}
+
+// TestDeadlineAtRequest has the time end just as the request is gone.
+func TestDeadlineAtRequest(t *testing.T) {
+	c, err := Check{}.NewChecker(netip.MustParseAddrPort("127.0.0.1:80"), testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	defer client.Close()
+	go io.Copy(io.Discard, server)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	k := c.(*checker)
+	_, err = k.exchange1(ctx, &stream.Conn{Conn: client}, &k.exchanges[0])
+	if want := "no answer in time: context deadline exceeded"; checktest.Text(err) != want || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("want %q, got %v", want, err)
 	}
 }
 

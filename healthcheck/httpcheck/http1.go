@@ -53,8 +53,8 @@ func (c Check) text(path string) []byte {
 // exchange1 asks by HTTP/1.x.
 func (k *checker) exchange1(ctx context.Context, c *stream.Conn, x *exchange) (int, error) {
 	_, writeErr := c.Write(x.text)
-	if ctx.Err() != nil {
-		return 0, explain(writeErr)
+	if err := ctx.Err(); err != nil {
+		return 0, explain(err)
 	}
 	// A server may answer, and close, before it has read a long request.
 	answer, err := readAnswer(c, k.spec.Method)

@@ -1,6 +1,6 @@
 // Package httpconn has what checks over HTTP share: HTTP/2 on one connection.
 //
-//	client, err := httpconn.NewHTTP2(ctx, conn, 64<<10)
+//	client, err := httpconn.NewHTTP2(ctx, conn)
 //	…
 //	defer client.Close()
 //	answer, err := client.RoundTrip(request)
