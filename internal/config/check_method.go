@@ -95,19 +95,23 @@ func (o *options) steps(n *node) []tcpcheck.Step {
 	return list
 }
 
-// datagram is a datagram and what comes back. Who says what an answer must be like
-// wants one, unless require_reply says otherwise.
+// datagram is a datagram and what comes back.
 func (o *options) datagram(via healthcheck.Via) healthcheck.Method {
-	c := udpcheck.Check{
+	return udpcheck.Check{
 		Via:          via,
 		Payload:      o.payload("send"),
 		Expect:       o.expect("expect"),
-		RequireReply: o.boolean("require_reply"),
+		RequireReply: o.wantsReply(),
 		MinReply:     o.integer("min_reply"),
 		MaxReply:     o.integer("max_reply"),
 	}
-	if o.given["require_reply"] == nil {
-		c.RequireReply = !c.Expect.IsZero() || c.MinReply > 0
+}
+
+// wantsReply says whether silence fails a check of UDP. Who says what an answer must
+// be like wants one, unless require_reply says otherwise.
+func (o *options) wantsReply() bool {
+	if o.given["require_reply"] != nil {
+		return o.boolean("require_reply")
 	}
-	return c
+	return o.given["expect"] != nil || o.integer("min_reply") > 0
 }

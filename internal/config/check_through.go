@@ -33,8 +33,8 @@ func (p *parser) checkThrough(n *node, d *checkDraft) {
 		p.errorf(orNode(d.timeoutAt, n), "timeout: want at most %s with to: service, got %s", duration(maxThrough), duration(d.timing.Timeout))
 	}
 	// A real server without the address says nothing.
-	if d.check.kind == checkUDP && !d.boolean("require_reply") && d.given["expect"] == nil {
-		p.errorf(d.toAt, "to: service: needs require_reply or expect, as silence is good without")
+	if d.check.kind == checkUDP && !d.wantsReply() {
+		p.errorf(d.toAt, "to: service: needs require_reply: true, or expect or min_reply without it, as silence is good otherwise")
 	}
 }
 
@@ -45,6 +45,8 @@ func (ps *probes) through() (t healthcheck.Through, problem string) {
 		return t, "needs forwarding: route or tunnel: with masq the real server never sees the service's address"
 	case svc.FWMark != 0:
 		return t, "a service by fwmark has no address of its own"
+	case d.address == svc.Address.Addr():
+		return t, "the real server has no address but the service's: it needs no to: service"
 	case d.forward == ipvs.Tunnel && d.tunnel.Type != ipvs.TunnelIPIP:
 		return t, fmt.Sprintf("not through a tunnel of type %s", d.tunnel.Type)
 	case ipvs.FamilyOf(d.address) != svc.Family:
