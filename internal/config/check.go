@@ -26,6 +26,9 @@ type check struct {
 	// group is RuleAll or RuleAny for a group of others.
 	group healthcheck.RuleKind
 	of    []check
+	// depth is how deep groups stand in each other, itself included, and size how
+	// many checks are in a group; both are 0 for a check.
+	depth, size int
 	// bad checks have been reported.
 	bad bool
 }
@@ -88,8 +91,13 @@ func groupOf(n *node) *node {
 	return nil
 }
 
-// maxGroupDepth is how deep groups may stand in each other.
-const maxGroupDepth = 3
+// maxGroupDepth is how deep groups may stand in each other, be it by name, and
+// maxGroupSize how many checks a group may have, those of groups in it included: a
+// few names can stand for very many.
+const (
+	maxGroupDepth = 3
+	maxGroupSize  = 100
+)
 
 // parseCheck reads one check; depth is that of groups.
 func (p *parser) parseCheck(n *node, depth int) check {
@@ -237,7 +245,12 @@ func (p *parser) parseGroup(n, kn *node, depth int) check {
 		p.errorf(kn.next, "%s: want a list of checks, got %s", kn.value, describe(kn.next))
 	default:
 		for item := kn.next.first; item != nil && !p.full; item = item.next {
-			c.of = append(c.of, p.checkOrName(item, depth+1))
+			sub := p.checkOrName(item, depth+1)
+			c.of = append(c.of, sub)
+			c.depth, c.size = max(c.depth, 1+sub.depth), c.size+max(1, sub.size)
+		}
+		if c.size > maxGroupSize {
+			p.errorf(kn, "%s: want at most %d checks, those of groups in it included, got %d", kn.value, maxGroupSize, c.size)
 		}
 	}
 	c.bad = len(p.errs) > before || slices.ContainsFunc(c.of, func(c check) bool { return c.bad })
@@ -288,6 +301,9 @@ func (p *parser) checkOrName(n *node, depth int) check {
 		named.used = true
 		if named.unread {
 			p.errorf(n, "check: %s is a group: it must come before the group that names it", n.value)
+		}
+		if named.depth > 0 && depth-1+named.depth > maxGroupDepth {
+			p.errorf(n, "check: %s: groups stand in each other at most %d deep", n.value, maxGroupDepth)
 		}
 		c := named.check
 		c.at = n

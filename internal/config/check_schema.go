@@ -183,6 +183,6 @@ var checkObject = newObject("a check", []key{
 		doc: "A status from 2 to 255 is good, too, and sets the weight to the status less 2."},
 	{name: "file", kind: kindString, example: "/run/app/weight", off: true, types: []string{checkFile},
 		doc: `File with a number: the weight, or with % a share of the configured one. It fails while the file is absent or has anything else.`},
-	{name: "any", kind: kindCheck, off: true, example: "[web-ok, admin-ok]", doc: "Instead of all others: checks of which one must pass."},
-	{name: "all", kind: kindCheck, off: true, example: "[web-ok, disk-ok]", doc: "Instead of all others: checks that must all pass."},
+	{name: "any", kind: kindChecks, off: true, example: "[web-ok, admin-ok]", doc: "Instead of all others: checks, by name or in place, of which one must pass. Such groups stand in each other at most 3 deep, and have at most 100 checks."},
+	{name: "all", kind: kindChecks, off: true, example: "[web-ok, disk-ok]", doc: "Instead of all others: checks, by name or in place, that must all pass."},
 })

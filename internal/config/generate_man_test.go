@@ -161,7 +161,7 @@ func argument(k *key) string {
 		return "text | list"
 	case kindStatus:
 		return "number | range | list"
-	case kindList, kindWords, kindArgs:
+	case kindList, kindWords, kindArgs, kindChecks:
 		return "list"
 	case kindMask, kindBits:
 		return "mask"

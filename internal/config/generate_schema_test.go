@@ -129,6 +129,10 @@ func schemaType(k *key, defs map[string]any) map[string]any {
 			map[string]any{"type": "string", "pattern": "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$"},
 		}}
 		return map[string]any{"anyOf": []any{one, map[string]any{"type": "array", "items": one}}}
+	case kindChecks:
+		return map[string]any{"type": "array", "minItems": 1, "items": map[string]any{"anyOf": []any{
+			map[string]any{"type": "string"}, ref(checkObject, defs),
+		}}}
 	case kindCheck:
 		one := []any{map[string]any{"type": "string"}, ref(checkObject, defs)}
 		return map[string]any{"anyOf": append(one, map[string]any{

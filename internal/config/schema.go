@@ -21,6 +21,7 @@ const (
 	kindList   // a sequence of objects
 	kindWords  // a sequence of words of enum
 	kindCheck  // a name, an object, or a sequence of both
+	kindChecks // a sequence of names and objects
 	kindMask   // an IPv4 address or an integer
 	kindBits   // a mask of 32 bits, as a number or as text in hexadecimal
 	kindArgs   // a sequence of texts: a program and its arguments
