@@ -166,3 +166,49 @@ func TestClosingIdleShare(t *testing.T) {
 		t.Errorf("read %d times within %v, want %d", reads, g.clock, most)
 	}
 }
+
+// TestClosingTwiceWhileDraining counts the closing of a connection twice, as the
+// rules may: a real server without new connections has an active one until a dump
+// tells which have closed.
+func TestClosingTwiceWhileDraining(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	open, other := tupleTo(web, "198.51.100.1:1000"), tupleTo(web, "198.51.100.1:1001")
+	g.connect(open, 1)
+	g.connect(other, 2)
+	g.apply(update(web, one, 0))
+	g.kernel.close(other)
+	for mark := range g.kernel.closedQuiet {
+		g.kernel.closedQuiet[mark]++
+	}
+	active := func() uint32 {
+		t.Helper()
+		list, err := g.engine.Counts(context.Background())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("Counts: %v, %v", list, err)
+		}
+		if n := list[0].Conns.Active + list[0].Conns.Inactive; n != 2 {
+			t.Errorf("want 2 connections, got %d", n)
+		}
+		return list[0].Conns.Active
+	}
+	if n := active(); n != 1 {
+		t.Errorf("while nobody knows: want 1 active, got %d", n)
+	}
+	select {
+	case <-g.engine.urgent:
+	default:
+		t.Error("no dump was asked for")
+	}
+	g.resync()
+	if n := active(); n != 1 {
+		t.Errorf("after a dump: want 1 active, got %d", n)
+	}
+	g.kernel.close(open)
+	g.engine.readClosed()
+	g.clock += 2 * settleTicks * time.Second / ticksASecond
+	g.resync()
+	if n := active(); n != 0 {
+		t.Errorf("after both have closed: want 0 active, got %d", n)
+	}
+}

@@ -75,8 +75,15 @@ func (s *server) key() ipvs.DestinationKey {
 	return ipvs.DestinationKey{Service: s.service.ServiceKey, Address: s.Address}
 }
 
+// conns returns the connections. Who waits for the last one of a real server must
+// not hear too soon that it is gone: of those without new connections one counts as
+// active while that is unsure.
 func (s *server) conns() ipvs.Conns {
-	return ipvs.Conns{Active: s.sched.Active(), Inactive: s.sched.Inactive(), Persistent: s.sched.Persistent()}
+	c := ipvs.Conns{Active: s.sched.Active(), Inactive: s.sched.Inactive(), Persistent: s.sched.Persistent()}
+	if s.unsure() {
+		c.Active, c.Inactive = 1, c.Inactive-1
+	}
+	return c
 }
 
 func schedConfig(d *ipvs.Destination) sched.Config {

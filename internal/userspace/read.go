@@ -76,7 +76,8 @@ func (e *Engine) Destinations(ctx context.Context, k ipvs.ServiceKey) ([]ipvs.De
 
 // Counts returns the weight and the connections of every real server, those of a
 // service together and in list order; nil if there are none. Persistent is 0, as
-// in ipvs.Client.
+// in ipvs.Client. Of a real server of weight 0 one connection counts as active until
+// it is sure that none is.
 func (e *Engine) Counts(ctx context.Context) ([]ipvs.DestinationCounts, error) {
 	if ctx.Err() != nil {
 		return nil, &ipvs.Error{Op: "read counts", Err: context.Cause(ctx)}
@@ -84,6 +85,9 @@ func (e *Engine) Counts(ctx context.Context) ([]ipvs.DestinationCounts, error) {
 	var counts []ipvs.DestinationCounts
 	e.each(e.readClosed, func(svc *service) {
 		for _, s := range slices.Backward(svc.servers) {
+			if s.unsure() {
+				e.resyncNow()
+			}
 			c := ipvs.DestinationCounts{DestinationKey: s.key(), Weight: s.Weight, Conns: s.conns()}
 			c.Conns.Persistent = 0
 			counts = append(counts, c)
