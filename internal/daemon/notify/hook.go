@@ -33,8 +33,8 @@ type sender interface {
 	send(ctx context.Context, n api.Notification) (again bool, err error)
 }
 
-// hook is one who is told. Its goroutine is run; the other methods are safe for
-// concurrent use and never wait.
+// hook is one who is told. Its goroutine is run, which alone logs, and without mu; the
+// other methods are safe for concurrent use and never wait.
 type hook struct {
 	spec   config.Hook
 	log    *slog.Logger
@@ -226,28 +226,30 @@ func (h *hook) attempt(ctx context.Context, n api.Notification) (again bool, err
 // told notes that a notification has arrived.
 func (h *hook) told(n api.Notification) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	failures := h.state.Failures
 	h.busy = 0
 	h.lost -= n.Lost
 	h.state.Told += uint64(len(n.Events))
-	if h.state.Failures > 0 {
-		h.log.Info("notifications arrive again", "failures", h.state.Failures)
-	}
 	h.state.Failures, h.warned = 0, time.Time{}
+	h.mu.Unlock()
+	if failures > 0 {
+		h.log.Info("notifications arrive again", "failures", failures)
+	}
 }
 
 // failed notes an attempt that failed. Of those in a row the log has some.
 func (h *hook) failed(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	now := time.Now()
+	h.mu.Lock()
 	h.state.Failures++
+	failures := h.state.Failures
 	h.state.LastError, h.state.LastErrorTime = err.Error(), now
 	level := slog.LevelDebug
 	if now.Sub(h.warned) >= sayEvery {
 		level, h.warned = slog.LevelWarn, now
 	}
-	h.log.Log(context.Background(), level, "notification failed", "failures", h.state.Failures, "err", err)
+	h.mu.Unlock()
+	h.log.Log(context.Background(), level, "notification failed", "failures", failures, "err", err)
 }
 
 // putBack queues once more what was not told.
@@ -290,14 +292,17 @@ func (h *hook) idle(ctx context.Context) {
 // sayLost tells the log of what was lost since the last time, now and then unless
 // it is the last time.
 func (h *hook) sayLost(last bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	now := time.Now()
-	if h.unsaid == 0 || !last && now.Sub(h.saidLost) < sayEvery {
-		return
+	h.mu.Lock()
+	lost, all, waiting := h.unsaid, h.state.Lost, len(h.queue)
+	say := lost > 0 && (last || now.Sub(h.saidLost) >= sayEvery)
+	if say {
+		h.unsaid, h.saidLost = 0, now
 	}
-	h.log.Warn("notifications lost", "lost", h.unsaid, "lost_in_all", h.state.Lost, "waiting", len(h.queue))
-	h.unsaid, h.saidLost = 0, now
+	h.mu.Unlock()
+	if say {
+		h.log.Warn("notifications lost", "lost", lost, "lost_in_all", all, "waiting", waiting)
+	}
 }
 
 // end loses what is left, or leaves it to the heir.

@@ -184,9 +184,14 @@ func (r *rig) wantLog(want ...string) {
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
+	// hold, if not nil, is what each line waits for. It is set before the first.
+	hold chan struct{}
 }
 
 func (l *logBuffer) Write(p []byte) (int, error) {
+	if l.hold != nil {
+		<-l.hold
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)

@@ -54,6 +54,35 @@ func TestTell(t *testing.T) {
 	})
 }
 
+// A log that hangs holds up nobody who tells.
+func TestLogHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "page")
+		r.log.hold = make(chan struct{})
+		h := r.set.hooks[0]
+		free := func(what string) {
+			t.Helper()
+			synctest.Wait()
+			if !h.mu.TryLock() {
+				t.Fatalf("%s: telling has to wait for the log", what)
+			}
+			h.mu.Unlock()
+		}
+		defer close(r.log.hold)
+		r.end("page").set(0, errBroken, false)
+		r.tell("a")
+		free("failed")
+		r.log.hold <- struct{}{}
+		free("lost")
+		r.end("page").set(0, nil, false)
+		r.log.hold <- struct{}{}
+		r.tell("b")
+		free("again")
+		r.log.hold <- struct{}{}
+		r.want("page", "a: broken", "(1 lost) b")
+	})
+}
+
 // A hook is slow before it fails.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
