@@ -79,7 +79,7 @@ func familyCPU(proc string, pid int) (time.Duration, error) {
 	}
 	cpu := root.cpu
 	for n := range all {
-		// The way up to init, which is its own parent here.
+		// The way up to init, whose parent is 0.
 		for up := all[n].parent; up != 0; up = all[up].parent {
 			if up == pid {
 				cpu += all[n].cpu
