@@ -12,6 +12,14 @@ var agentObject = newObject("an agent", []key{
 		doc: "Port of the agent."},
 	{name: "address", kind: kindString, example: "10.0.0.9", off: true,
 		doc: "Address of the agent; default is the real server's."},
+	{name: "source", kind: kindString, example: "10.0.0.1", off: true,
+		doc: "Address of this host that it is asked from."},
+	{name: "interface", kind: kindString, example: "eth0", off: true,
+		doc: "Interface that the question leaves by."},
+	{name: "mark", kind: kindBits, example: `"0x7"`, off: true,
+		doc: "Mark of the packets to it, for rules and routes of this host."},
+	{name: "netns", kind: kindString, example: "probes", off: true,
+		doc: "Name or path of the network namespace that it is asked from; default is that of the top level."},
 	{name: "send", kind: kindBytes, object: bytesObject, example: `"web\n"`, off: true,
 		doc: "What is sent to it first: a text, {hex: 0d0a}, or nothing."},
 	{name: "interval", kind: kindDuration, def: "2s", min: millisecond, max: hour,
@@ -43,6 +51,14 @@ func (p *parser) parseAgent(n *node) *agent {
 			a.port = uint16(i)
 		case "address":
 			a.address, _ = p.checkAddress(k, v)
+		case "source":
+			a.check.Via.Source, _ = p.checkAddress(k, v)
+		case "interface":
+			a.check.Via.Interface, _ = p.iface(k, v)
+		case "mark":
+			a.check.Via.Mark, _ = p.bits(k, v)
+		case "netns":
+			a.check.Via.NetNS, _ = p.netns(k, v)
 		case "send":
 			a.check.Send = string(p.payload(k, v))
 		case "interval":

@@ -81,6 +81,7 @@ var manSections = []struct {
 	{"Expectations", "The keys of expect and match, where they are not a text.", matchObject},
 	{"Virtual services", "The keys of an entry of virtual_services. Those of its real servers, but for address, may stand here too, for all of them.", serviceObject},
 	{"Real servers", "The keys of an entry of real_servers.", serverObject},
+	{"Agents", "The keys of agent. A value of it is taken as a whole, not merged with that of the service or of defaults.", agentObject},
 	{"Quorum", "A value of quorum is taken as a whole, not merged with that of defaults.", quorumObject},
 	{"Passive", "A value of passive is taken as a whole, not merged with that of defaults.", passiveObject},
 	{"Persistence", "A value of persistence is taken as a whole, not merged with that of defaults.", persistenceObject},
