@@ -143,7 +143,7 @@ var checkObject = newObject("a check", []key{
 	{name: "min_reply", kind: kindInt, def: "0", max: 65535, types: []string{checkUDP}, doc: "Bytes that an answer must have at least; more than 0 makes one necessary, unless require_reply is false."},
 	{name: "max_reply", kind: kindInt, def: "0", max: 65535, types: []string{checkUDP}, doc: "Bytes that it may have at most; 0 for any number."},
 	{name: "host", kind: kindString, example: "www.example.com", off: true, types: webChecks,
-		doc: "Value of the Host header; default is the address with the port."},
+		doc: "Value of the Host header; default is the address, with the port unless it is 80, or 443 with https."},
 	{name: "method", kind: kindString, def: "GET", types: webChecks, doc: "Method of HTTP."},
 	{name: "headers", kind: kindTable, example: "{User-Agent: lbd}", off: true, types: webChecks, doc: "Further headers by name."},
 	{name: "body", kind: kindString, example: `"{}"`, off: true, types: webChecks, doc: "Body of the request."},
