@@ -7,9 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -18,34 +16,14 @@ import (
 
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/healthcheck/hostile"
+	"github.com/lbd-project/lbd/internal/checktest"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
-
-// serve answers each connection to ln with answer, and closes it.
-func serve(t *testing.T, ln net.Listener, answer func(net.Conn)) {
-	t.Helper()
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				answer(c)
-			}()
-		}
-	}()
-}
 
 // says is an agent that sends text.
 func says(text string) func(net.Conn) {
 	return func(c net.Conn) { io.WriteString(c, text) }
 }
-
-// hold waits for the other end to close, so that what it got has no end.
-func hold(c net.Conn) { io.Copy(io.Discard, c) }
 
 func check(t *testing.T, c Check, target string, env healthcheck.Env, timeout time.Duration) (healthcheck.Result, error) {
 	t.Helper()
@@ -82,7 +60,7 @@ func TestNetnsAgent(t *testing.T) {
 		"crlf":           {agent: says("up\r\n"), want: up},
 		"end":            {agent: says("drain"), want: drain},
 		"first line":     {agent: says("drain\nup\ndown\n"), want: drain},
-		"stays open":     {agent: func(c net.Conn) { says("up\n")(c); hold(c) }, want: up},
+		"stays open":     {agent: func(c net.Conn) { says("up\n")(c); checktest.Hang(c) }, want: up},
 		"goes on":        {agent: func(c net.Conn) { says("up\n" + strings.Repeat("down\n", 10000))(c) }, want: up},
 		"slow":           {agent: func(c net.Conn) { time.Sleep(100 * time.Millisecond); says("up\n")(c) }, want: up},
 		"drips":          {agent: drip("drain\r\n"), want: drain},
@@ -97,17 +75,17 @@ func TestNetnsAgent(t *testing.T) {
 		"empty line":    {agent: says("\r\nup\n"), err: "empty answer"},
 		"wrong":         {agent: says("SSH-2.0-OpenSSH_9.2\r\n"), err: `no word of an agent in "SSH-2.0-OpenSSH_9.2"`},
 		"too long":      {agent: says("up #" + long + "xx\n"), err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
-		"without end":   {agent: flood, err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
+		"without end":   {agent: checktest.Endless(strings.Repeat("x", 1<<16)), err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
 		"resets":        {agent: reset, send: "x", err: "read: ", is: syscall.ECONNRESET},
-		"hangs":         {agent: hold, timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"hangs":         {agent: checktest.Hang, timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
 		"drips on":      {agent: drip(strings.Repeat(" ", 10000)), timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
-		"half a line":   {agent: func(c net.Conn) { says("up")(c); hold(c) }, timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
+		"half a line":   {agent: func(c net.Conn) { says("up")(c); checktest.Hang(c) }, timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
 		"waits for ask": {agent: func(c net.Conn) { io.ReadFull(c, make([]byte, 100)) }, send: "x", timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
 	} {
 		for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 			t.Run(name+" "+address, func(t *testing.T) {
 				ln := ns.Listen("tcp", address)
-				serve(t, ln, tt.agent)
+				checktest.Serve(t, ln, tt.agent)
 				timeout := tt.timeout
 				if timeout == 0 {
 					timeout = slow
@@ -154,15 +132,6 @@ func reset(c net.Conn) {
 	c.(*net.TCPConn).SetLinger(0)
 }
 
-// flood sends until it cannot.
-func flood(c net.Conn) {
-	for b := make([]byte, 1<<16); ; {
-		if _, err := c.Write(b); err != nil {
-			return
-		}
-	}
-}
-
 // TestNetnsAgentAway has agents that cannot be reached from a namespace that the
 // check names itself.
 func TestNetnsAgentAway(t *testing.T) {
@@ -201,14 +170,14 @@ func TestNetnsAgentAway(t *testing.T) {
 }
 
 // TestNetnsAgentMonitor has an agent that says one thing, then another, and goes
-// away: its last words of each kind hold, and it is never down.
+// away: its last words of each kind checktest.Hang, and it is never down.
 func TestNetnsAgentMonitor(t *testing.T) {
 	netnstest.Require(t, "netns")
 	ns := netnstest.New(t)
 	var answer atomic.Value
 	answer.Store("up 50%\n")
 	ln := ns.Listen("tcp", "127.0.0.1:80")
-	serve(t, ln, func(c net.Conn) { says(answer.Load().(string))(c) })
+	checktest.Serve(t, ln, func(c net.Conn) { says(answer.Load().(string))(c) })
 	var down atomic.Int32
 	m := healthcheck.New(healthcheck.Options{Env: healthcheck.Env{Enter: ns.Do}, Notify: func(c healthcheck.Change) {
 		if c.State == healthcheck.Down {
@@ -246,24 +215,6 @@ func TestNetnsAgentMonitor(t *testing.T) {
 	}
 }
 
-// settled counts descriptors and goroutines, once the agents' ends of connections
-// are gone and the numbers stay for a while.
-func settled(t *testing.T) (fds, routines int) {
-	t.Helper()
-	for same := 0; same < 20; time.Sleep(time.Millisecond) {
-		names, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(names) == fds && runtime.NumGoroutine() == routines {
-			same++
-			continue
-		}
-		fds, routines, same = len(names), runtime.NumGoroutine(), 0
-	}
-	return fds, routines
-}
-
 // TestNetnsAgentLeaksNothing makes a thousand checks that fail in each way.
 func TestNetnsAgentLeaksNothing(t *testing.T) {
 	netnstest.Require(t, "netns")
@@ -273,8 +224,8 @@ func TestNetnsAgentLeaksNothing(t *testing.T) {
 		timeout time.Duration
 	}{
 		"wrong":   {says("nonsense\n"), 20 * time.Second},
-		"floods":  {flood, 20 * time.Second},
-		"hangs":   {hold, 2 * time.Millisecond},
+		"floods":  {checktest.Endless(strings.Repeat("x", 1<<16)), 20 * time.Second},
+		"hangs":   {checktest.Hang, 2 * time.Millisecond},
 		"refuses": {nil, 20 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -282,21 +233,13 @@ func TestNetnsAgentLeaksNothing(t *testing.T) {
 			if tt.agent == nil {
 				ln.Close()
 			} else {
-				serve(t, ln, tt.agent)
+				checktest.Serve(t, ln, tt.agent)
 			}
-			run := func() {
+			checktest.Leaks(t, 1000, func() {
 				if _, err := check(t, Check{Send: "x"}, ln.Addr().String(), healthcheck.Env{Enter: ns.Do}, tt.timeout); err == nil {
-					t.Fatal("want an error")
+					t.Error("want an error")
 				}
-			}
-			run()
-			fds, routines := settled(t)
-			for range 1000 {
-				run()
-			}
-			if gotFDs, gotRoutines := settled(t); gotFDs > fds || gotRoutines > routines {
-				t.Errorf("want %d descriptors and %d goroutines as before, got %d and %d", fds, routines, gotFDs, gotRoutines)
-			}
+			})
 		})
 	}
 }
