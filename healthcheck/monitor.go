@@ -200,6 +200,32 @@ func (m *Monitor) prepare(probes []Probe) (wanted map[string]bool, fresh []*prob
 	return wanted, fresh, errors.Join(errs...)
 }
 
+// Foresee returns what Status would say of each probe, by key, right after they were
+// Set. It changes nothing, and does not tell what is wrong with a probe.
+func (m *Monitor) Foresee(probes []Probe) map[string]Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[string]Status, len(probes))
+	var fresh []*probe
+	for _, pr := range probes {
+		key := pr.Key()
+		if p, ok := m.probes[key]; ok {
+			all[key] = p.status
+			continue
+		}
+		p := &probe{Probe: pr, key: key}
+		p.status.State = pr.Start
+		fresh = append(fresh, p)
+	}
+	if len(fresh) > 0 {
+		m.inherit(fresh)
+	}
+	for _, p := range fresh {
+		all[p.key] = p.status
+	}
+	return all
+}
+
 // inherit gives new probes the state of old ones that look at the same target in
 // the same way: another interval is no reason to forget that a server is down.
 func (m *Monitor) inherit(fresh []*probe) {

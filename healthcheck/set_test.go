@@ -187,6 +187,36 @@ func TestMonitorSetThroughAnother(t *testing.T) {
 	})
 }
 
+// TestMonitorForesee compares what was foreseen with what came: of probes that stay,
+// that are edited, and that are new, with and without a state to start with.
+func TestMonitorForesee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Options{})
+		up, down := &fake{name: "up", check: script("+")}, &fake{name: "down", check: script("-")}
+		set(t, m, up, down)
+		run(t, m)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		edited, fresh, waits := probeOf(down), probeOf(&fake{name: "new"}), probeOf(&fake{name: "waits"})
+		edited.Rise, waits.Start = 5, Down
+		probes := []Probe{probeOf(up), edited, fresh, waits}
+		foreseen := m.Foresee(probes)
+		if _, ok := m.Status(edited.Key()); ok {
+			t.Error("the probe is there already")
+		}
+		if err := m.Set(probes); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []State{Up, Down, Pending, Down} {
+			key := probes[i].Key()
+			s, _ := m.Status(key)
+			if f := foreseen[key]; s.State != want || f.State != want || f.Checks != s.Checks || f.Failures != s.Failures {
+				t.Errorf("%s: want %v, foreseen %+v, got %+v", key, want, f, s)
+			}
+		}
+	})
+}
+
 func TestMonitorSetErrors(t *testing.T) {
 	m := New(Options{})
 	good := &fake{name: "good"}
