@@ -41,9 +41,11 @@ func (d *Daemon) Diff(ctx context.Context, f api.File) (api.Plan, error) {
 	drains := v.mem.drains.Leave(v.fleet, next, held, now)
 	drains, _ = drains.Adopt(table, unclaimed(next, v.mem.owned), next, now)
 	drains = drains.Finish(unknown, now)
+	statuses := d.monitor.Foresee(fleet.Probes(next))
 	future := fleet.Decide(fleet.Input{
-		Config: next, Now: now, Probe: d.probe, Health: v.mem.health, Memory: v.mem.fleet, Admin: v.admin,
+		Config: next, Now: now, Health: v.mem.health.Join(v.fleet, next), Memory: v.mem.fleet, Admin: v.admin,
 		Drains: drains, Handshakes: d.owner.observer.handshakes(),
+		Probe: func(p *healthcheck.Probe) healthcheck.Status { return statuses[p.Key()] },
 	})
 	plan := api.Plan{Warnings: next.Warnings}
 	for _, c := range reconcile.Plan(desiredTable(future, v.mem, next.Exclusive), table) {
@@ -106,12 +108,6 @@ func unwritten(old, next *fleet.Fleet, conns map[ipvs.DestinationKey]ipvs.Conns)
 func ending(deadline time.Time) string {
 	return fmt.Sprintf("; deleted when no connection is active, in %v at the latest",
 		max(0, time.Until(deadline)).Round(time.Second))
-}
-
-// probe returns what the checks know of a probe.
-func (d *Daemon) probe(p *healthcheck.Probe) healthcheck.Status {
-	st, _ := d.monitor.Status(p.Key())
-	return st
 }
 
 // step turns a change into words. Only a step that cuts connections, or keeps a

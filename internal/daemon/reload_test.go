@@ -390,6 +390,27 @@ virtual_services:
 	})
 }
 
+// A plan knows how checks start: down for who is new, and not for who was in.
+func TestDiffOfChecks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.startFile(writeFile(t, goodFile))
+		next := strings.Replace(goodFile, "weight: 3}", "weight: 3, check: {type: tcp, start: down}}", 1) +
+			"      - {address: 10.0.0.4:80, weight: 1, check: {type: tcp, start: down}}\n"
+		plan, err := p.Diff(t.Context(), api.File{Name: "new.yaml", Content: next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := api.Plan{Steps: []api.Step{
+			{Op: "add destination", Service: "web", RealServer: "10.0.0.4:80", Change: "weight 0, forwarding Masq"},
+		}}
+		if diff := cmp.Diff(want, plan); diff != "" {
+			t.Errorf("plan (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // With a drain_timeout of 0 a load deletes at once, and the plan says so.
 func TestDiffWithoutDrain(t *testing.T) {
 	t.Parallel()
