@@ -38,7 +38,7 @@ func openMachine(ctx context.Context, netns string, w wish, log *slog.Logger) (*
 	}
 	m.host = host{
 		Namespace: ns, sysctls: m.sysctls, forwards: m.name == config.EngineUserspace,
-		programs: &programs{exposed: command.Exposed},
+		programs: newPrograms(command.Exposed),
 	}
 	m.paths = openPaths(place{ns, netns}, log)
 	m.env.Paths = m.paths

@@ -3,7 +3,6 @@ package daemon
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck/execcheck"
@@ -21,10 +20,12 @@ const programPatience = 2 * time.Second
 type programs struct {
 	// exposed says what is wrong with a program.
 	exposed func(command.Spec) error
+	// looking holds a token until the look under way has ended.
+	looking chan struct{}
+}
 
-	mu sync.Mutex
-	// looking is until the look under way has ended.
-	looking bool
+func newPrograms(exposed func(command.Spec) error) *programs {
+	return &programs{exposed: exposed, looking: make(chan struct{}, 1)}
 }
 
 // program is one of them, with who runs it first.
@@ -68,30 +69,27 @@ func programsOf(c *config.Config) []program {
 	return list
 }
 
-// warnings says what is wrong with the programs of a configuration.
+// warnings says what is wrong with the programs of a configuration. Looks wait for
+// each other.
 func (p *programs) warnings(c *config.Config) []string {
 	list := programsOf(c)
 	if len(list) == 0 {
 		return nil
 	}
 	const hangs = "programs could not be looked at: the file system does not answer"
-	p.mu.Lock()
-	if p.looking {
-		p.mu.Unlock()
+	patience := time.NewTimer(programPatience)
+	defer patience.Stop()
+	select {
+	case p.looking <- struct{}{}:
+	case <-patience.C:
 		return []string{hangs}
 	}
-	p.looking = true
-	p.mu.Unlock()
 	done := make(chan []string, 1)
 	go func() {
 		w := p.look(list)
-		p.mu.Lock()
-		p.looking = false
-		p.mu.Unlock()
+		<-p.looking
 		done <- w
 	}()
-	patience := time.NewTimer(programPatience)
-	defer patience.Stop()
 	select {
 	case w := <-done:
 		return w

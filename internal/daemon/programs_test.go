@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -27,12 +29,12 @@ func withPrograms(r *rig) *config.Config {
 }
 
 func TestProgramWarnings(t *testing.T) {
-	p := &programs{exposed: func(s command.Spec) error {
+	p := newPrograms(func(s command.Spec) error {
 		if s.Args[0] == "/bin/up" {
 			return nil
 		}
 		return errors.New("bad")
-	}}
+	})
 	want := []string{
 		"program /bin/down (on_down of web-192.0.2.1:80, runs as lbd's own user): bad",
 		"program /bin/probe (check of web-192.0.2.1:80, runs as lbd's own user): bad",
@@ -52,11 +54,11 @@ func TestProgramWarningsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		var asked atomic.Int32
-		p := &programs{exposed: func(command.Spec) error {
+		p := newPrograms(func(command.Spec) error {
 			asked.Add(1)
 			<-answer
 			return nil
-		}}
+		})
 		c := withPrograms(newRig(t))
 		for range 3 {
 			if got := p.warnings(c); len(got) != 1 {
@@ -71,5 +73,26 @@ func TestProgramWarningsHang(t *testing.T) {
 		if got := p.warnings(c); len(got) != 0 {
 			t.Errorf("once it answers: want nothing, got %q", got)
 		}
+	})
+}
+
+// Who looks while another one does waits for his turn: that is no file system that
+// hangs.
+func TestProgramWarningsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrograms(func(command.Spec) error {
+			time.Sleep(programPatience / 20)
+			return nil
+		})
+		c := withPrograms(newRig(t))
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if got := p.warnings(c); len(got) != 0 {
+					t.Errorf("want nothing, got %q", got)
+				}
+			})
+		}
+		wg.Wait()
 	})
 }
