@@ -31,8 +31,8 @@ type Backend interface {
 	// while that takes its time. The error matches ErrNotFound if there is no such
 	// service.
 	Connections(ctx context.Context, q ConnectionQuery) (iter.Seq2[Connection, error], error)
-	// Events returns what is kept of the events after a number, and a channel that
-	// is closed when there are more.
+	// Events returns what is kept of the events after a number, all where none has
+	// it, and a channel that is closed when there are more.
 	Events(since uint64) (events []Event, more <-chan struct{})
 	// Explain says who would get the next connection of a service, which is named
 	// by its name or its key. The error matches ErrNotFound if there is none.

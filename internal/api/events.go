@@ -80,7 +80,8 @@ type Event struct {
 
 // EventQuery says which events are wanted. The zero value is all that are kept.
 type EventQuery struct {
-	// Since leaves out those up to a number.
+	// Since leaves out those up to a number, none where lbd has not come so far: it
+	// is one of an earlier lbd then.
 	Since uint64
 	// Follow goes on with those to come, until the reader ends it.
 	Follow bool

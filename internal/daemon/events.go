@@ -51,12 +51,16 @@ func (r *eventRing) add(e api.Event) {
 }
 
 // after returns the events that are kept of those after seq, and a channel that is
-// closed when there are more.
+// closed when there are more. A number that was not given yet is of an earlier lbd:
+// after it come all.
 func (r *eventRing) after(seq uint64) ([]api.Event, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if seq >= r.last {
+	if seq == r.last {
 		return nil, r.more
+	}
+	if seq > r.last {
+		seq = 0
 	}
 	first := seq + 1
 	if r.last > maxEvents {
