@@ -23,7 +23,7 @@ func (o *owner) clear(ctx context.Context) error {
 		o.mem.owned, err = map[ipvs.ServiceKey]struct{}{}, nil
 	}
 	if err == nil {
-		o.mem.health, o.mem.drains, o.mem.order = nil, nil, nil
+		o.mem.forgetServers()
 	}
 	err = errors.Join(err,
 		o.restoreSysctls(func(string) bool { return true }),
@@ -51,6 +51,7 @@ func (o *owner) clearWhole(ctx context.Context, failed error) error {
 	}
 	clear(o.mem.owned)
 	clear(o.mem.sysctls)
-	o.mem.health, o.mem.drains, o.mem.order, o.mem.timeouts = nil, nil, nil, ipvs.Timeouts{}
+	o.mem.forgetServers()
+	o.mem.timeouts = ipvs.Timeouts{}
 	return nil
 }

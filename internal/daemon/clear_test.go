@@ -101,6 +101,37 @@ func TestClearWhole(t *testing.T) {
 	})
 }
 
+// After a clear nothing is remembered of the servers: an old failure is no reason
+// for a slow start, and an old quorum none for the hysteresis.
+func TestClearForgets(t *testing.T) {
+	t.Parallel()
+	for name, whole := range map[string]func(context.Context) error{"one by one": nil, "whole": func(context.Context) error { return nil }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				vs := service(vip, r.checked(rs2, 1), r.checked(rs3, 1))
+				vs.FailOpenBelow = 10
+				r.net.set(rs2, errRefused)
+				p := r.start(conf(vs))
+				after(decided)
+				p.kill()
+				if m := r.load(); len(m.Policies) == 0 || len(m.Returns) == 0 || len(m.Health) == 0 {
+					t.Fatalf("memory: want something of each kind, got %+v", m)
+				}
+				o := r.cleaner()
+				o.clearEngine = whole
+				if err := o.clear(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				if m := r.load(); len(m.Policies)+len(m.Returns)+len(m.Health) != 0 {
+					t.Errorf("memory: want nothing, got %+v", m)
+				}
+			})
+		})
+	}
+}
+
 // What was in a namespace went away with it: it must not keep lbd from starting
 // in another one for ever.
 func TestClearWithoutNamespace(t *testing.T) {

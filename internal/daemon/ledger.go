@@ -73,6 +73,12 @@ func (l *ledger) equal(o *ledger) bool {
 		maps.Equal(l.vips, o.vips) && l.paths == o.paths
 }
 
+// forgetServers forgets what was known of the real servers and services, once none
+// is left: the next start is a first one.
+func (l *ledger) forgetServers() {
+	l.health, l.fleet, l.drains, l.order = nil, fleet.Memory{}, nil, nil
+}
+
 // empty reports whether lbd has nothing on the host.
 func (l *ledger) empty() bool {
 	return l.bound() == "" && len(l.vips) == 0 && !l.paths
