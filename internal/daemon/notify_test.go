@@ -131,3 +131,15 @@ func TestNotifyHungManager(t *testing.T) {
 		t.Error("notify still waits for a service manager that hangs")
 	}
 }
+
+// Before the first pass there is nothing to tell but that, and why it takes long.
+func TestStatusOfStart(t *testing.T) {
+	v := &view{}
+	if want, got := "starting", v.status(); want != got {
+		t.Errorf("want %q, got %q", want, got)
+	}
+	v.sync.lastErr = errRefused
+	if want, got := "starting: connection refused", v.status(); want != got {
+		t.Errorf("after an error: want %q, got %q", want, got)
+	}
+}

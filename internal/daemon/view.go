@@ -227,7 +227,10 @@ func (o *owner) forgetReleased() {
 
 // status is the state in one line, for the service manager.
 func (v *view) status() string {
-	if v.fleet == nil {
+	switch {
+	case v.fleet == nil && v.sync.lastErr == nil:
+		return "starting"
+	case v.fleet == nil:
 		return fmt.Sprintf("starting: %v", v.sync.lastErr)
 	}
 	_, servers := v.counts()
