@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/lbd-project/lbd/healthcheck/tlsopt"
@@ -45,13 +46,18 @@ func explain(err error) error {
 		return &explained{dns.Error(), err}
 	case errors.As(err, &op) && op.Op == "dial":
 		return &explained{op.Error(), err}
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		strings.HasSuffix(err.Error(), closedIdle):
 		return &explained{"the server hangs up", err}
 	case errors.As(err, &op):
 		return &explained{op.Error(), err}
 	}
 	return &explained{"what the server answers is not HTTP/1.1, or too long", err}
 }
+
+// closedIdle ends net/http's error, which has no name, where the server closes
+// before it has the request.
+const closedIdle = "http: server closed idle connection"
 
 // isTLS says whether an error is what TLS 1.3 says of a client certificate: only
 // the first read hears of it.

@@ -175,7 +175,6 @@ func TestHostile(t *testing.T) {
 		"endless body":       {afterRequest(checktest.Endless("HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", 1<<16))), ""},
 		"body never comes":   {afterRequest(checktest.Say("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n")), ""},
 		"body of bad chunks": {afterRequest(checktest.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + secret)), ""},
-		"answers at once":    {checktest.Say(ok), ""},
 		"switches protocols": {afterRequest(checktest.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")), "the server answers 101 Switching Protocols: it is not asked again"},
 	} {
 		t.Run(name, func(t *testing.T) {
