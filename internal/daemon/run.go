@@ -63,6 +63,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer joinClose(&err, store)
+	if err := checkStateFile(store, cfg.StateFile); err != nil {
+		return err
+	}
 	mem, err := store.Load()
 	if err != nil {
 		return err

@@ -9,9 +9,19 @@ import (
 
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/memory/files"
 	"github.com/lbd-project/lbd/internal/memory/state"
 )
+
+// checkStateFile refuses a state file that is one of the memory's: each would write
+// over what the other one keeps.
+func checkStateFile(store *memory.Store, path string) error {
+	if !store.Holds(path) {
+		return nil
+	}
+	return &ConfigError{Lines: []string{fmt.Sprintf("state_file: %s is where lbd keeps what it knows until the next boot: name another file", path)}}
+}
 
 // openOverrides opens the state file and reads it. One that cannot be used is no
 // reason not to balance: the log and the status tell of it. The error is that

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/internal/memory/files"
 	"github.com/lbd-project/lbd/internal/memory/state"
 )
@@ -55,4 +56,23 @@ func TestOpenOverrides(t *testing.T) {
 		t.Fatalf("no state file: got %+v, %v", k, err)
 	}
 	file.Close()
+}
+
+// TestStateFileOfTheMemory refuses a file that is written over already.
+func TestStateFileOfTheMemory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	store, err := memory.Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	bad, ok := errors.AsType[*ConfigError](checkStateFile(store, filepath.Join(dir, "state.json")))
+	if !ok || !strings.Contains(bad.Error(), "state_file: "+dir+"/state.json is where lbd keeps") {
+		t.Errorf("want a ConfigError, got %v", bad)
+	}
+	for _, path := range []string{"", filepath.Join(dir, "admin.json")} {
+		if err := checkStateFile(store, path); err != nil {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
 }

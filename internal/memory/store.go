@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -148,4 +149,20 @@ func readBootID() (string, error) {
 		return "", errors.New("boot ID: empty")
 	}
 	return id, nil
+}
+
+// Holds reports whether a path is that of a file of the store, by whatever name of
+// the directory.
+func (s *Store) Holds(path string) bool {
+	switch strings.TrimSuffix(filepath.Base(path), corruptSuffix) {
+	case stateName, engineName, lockName:
+	default:
+		return false
+	}
+	theirs, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return false
+	}
+	ours, err := os.Stat(s.dir.Path("."))
+	return err == nil && os.SameFile(theirs, ours)
 }

@@ -484,3 +484,27 @@ func TestSaveErrorIsStable(t *testing.T) {
 		}
 	}
 }
+
+// A file that somebody else writes must be none of the store's.
+func TestHolds(t *testing.T) {
+	h := newHost(t)
+	s := h.open(t)
+	link := filepath.Join(t.TempDir(), "run")
+	if err := os.Symlink(h.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{
+		filepath.Join(h.dir, "state.json"):              true,
+		filepath.Join(link, "state.json"):               true,
+		filepath.Join(link, "engine.state.corrupt"):     true,
+		filepath.Join(h.dir, "lbd.lock"):                true,
+		filepath.Join(h.dir, "admin.json"):              false,
+		filepath.Join(t.TempDir(), "state.json"):        false,
+		filepath.Join(h.dir, "not there", "state.json"): false,
+		"": false,
+	} {
+		if got := s.Holds(path); got != want {
+			t.Errorf("%q: want %v, got %v", path, want, got)
+		}
+	}
+}
