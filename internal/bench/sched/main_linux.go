@@ -164,6 +164,11 @@ func (t *trial) measure(name string, servers int, contenders []string) error {
 			ns, allocs := t.run(l)
 			t.samples.Add(metric(name, servers), contenders[i], ns)
 			if contenders[i] == table {
+				// The runtime allocates now and then; a pick that does would always.
+				for try := 0; allocs > 0 && try < 3; try++ {
+					_, again := t.run(l)
+					allocs = min(allocs, again)
+				}
 				t.allocs = max(t.allocs, allocs)
 			}
 		}
