@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -88,8 +89,20 @@ func (l *lab) associate(t *testing.T, svc ipvs.Service) (name string, fd int) {
 		family = unix.AF_INET6
 	}
 	fd = sctpSocket(t, l.client, family)
-	if err := unix.Connect(fd, sockaddr(svc.Address)); err != nil {
+	// A signal of the Go runtime interrupts a call; the connection is made all the
+	// same (connect(2)).
+	if err := unix.Connect(fd, sockaddr(svc.Address)); err != nil && err != unix.EINTR {
 		t.Fatalf("connect: %v", err)
+	}
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for end := time.Now().Add(20 * time.Second); ; {
+		n, err := unix.Poll(ready, int(max(0, time.Until(end).Milliseconds())))
+		if n == 1 {
+			break
+		}
+		if err != unix.EINTR {
+			t.Fatalf("wait for the server's name: %d, %v", n, err)
+		}
 	}
 	b := make([]byte, 10)
 	n, err := unix.Read(fd, b)
