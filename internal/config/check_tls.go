@@ -12,9 +12,11 @@ var tlsVersions = map[string]uint16{
 }
 
 // tls returns the options of TLS: those of the file, or the defaults.
-func (o *options) tls() *tlsopt.Options {
+func (o *options) tls() *tlsopt.Options { return o.p.tls(tlsObject, o.given["tls"]) }
+
+// tls reads the options of TLS that object has; n is nil for the defaults.
+func (p *parser) tls(object *object, n *node) *tlsopt.Options {
 	t := &tlsopt.Options{}
-	p := o.p
 	set := func(k *key, v *node) {
 		switch k.name {
 		case "server_name":
@@ -42,13 +44,12 @@ func (o *options) tls() *tlsopt.Options {
 			panic(unhandled(k))
 		}
 	}
-	defaults(tlsObject, set)
-	n := o.given["tls"]
+	defaults(object, set)
 	if n == nil {
 		return t
 	}
 	before := len(p.errs)
-	if p.object(n, tlsObject, set) && len(p.errs) == before {
+	if p.object(n, object, set) && len(p.errs) == before {
 		if err := t.Validate(); err != nil {
 			p.errorf(n, "tls: %v", err)
 		}

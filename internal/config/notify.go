@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lbd-project/lbd/healthcheck/tlsopt"
 	"github.com/lbd-project/lbd/internal/command"
 )
 
@@ -156,7 +155,7 @@ func (p *parser) webhook(given map[string]*node) *Webhook {
 	n := given["tls"]
 	switch {
 	case u.Scheme == "https":
-		h.TLS = p.hookTLS(n)
+		h.TLS = p.tls(hookTLSObject, n)
 	case n != nil:
 		p.errorf(n, "tls: the URL is of http: want one of https")
 	case !isLoopback(u.Hostname()):
@@ -240,37 +239,4 @@ func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r >= 0x80 || !isAlnum(byte(r)) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	})
-}
-
-// hookTLS reads the options of TLS; n is nil for the defaults.
-func (p *parser) hookTLS(n *node) *tlsopt.Options {
-	t := &tlsopt.Options{}
-	set := func(k *key, v *node) {
-		switch k.name {
-		case "server_name":
-			t.ServerName, _ = p.text(k, v)
-		case "ca":
-			t.CA = p.readFile(k, v)
-		case "cert":
-			t.ClientCert = p.readFile(k, v)
-		case "key":
-			t.ClientKey = p.readFile(k, v)
-		case "min_version":
-			s, _ := p.word(k, v)
-			t.MinVersion = tlsVersions[s]
-		default:
-			panic(unhandled(k))
-		}
-	}
-	defaults(hookTLSObject, set)
-	if n == nil {
-		return t
-	}
-	before := len(p.errs)
-	if p.object(n, hookTLSObject, set) && len(p.errs) == before {
-		if err := t.Validate(); err != nil {
-			p.errorf(n, "tls: %v", err)
-		}
-	}
-	return t
 }
