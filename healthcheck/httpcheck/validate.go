@@ -36,7 +36,7 @@ func (c Check) validate(target netip.AddrPort) error {
 	if !slices.Contains([]string{"", Version10, Version11, Version2}, c.Version) {
 		return fmt.Errorf("HTTP version %q is not one of 1.0, 1.1, 2", c.Version)
 	}
-	if c.Method != "" && !isToken(c.Method) || c.Method == "CONNECT" {
+	if c.Method != "" && !IsToken(c.Method) || c.Method == "CONNECT" {
 		return fmt.Errorf("method %q cannot be used", c.Method)
 	}
 	if c.Host != "" {
@@ -84,7 +84,7 @@ func (c Check) validateTLS() error {
 
 func (c Check) validateHeader(h Header) error {
 	switch {
-	case !isToken(h.Name):
+	case !IsToken(h.Name):
 		return fmt.Errorf("header name %q is not a token", h.Name)
 	case len(h.Name)+len(h.Value) > maxHeaderField:
 		return fmt.Errorf("header %s is longer than %d bytes", h.Name, maxHeaderField)
@@ -125,8 +125,9 @@ func (r Request) validate(method, version string) error {
 	return nil
 }
 
-// isToken follows RFC 9110, section 5.6.2.
-func isToken(s string) bool {
+// IsToken says whether a text is a token of RFC 9110, section 5.6.2: a method, or the
+// name of a header.
+func IsToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	})

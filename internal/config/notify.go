@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lbd-project/lbd/healthcheck/httpcheck"
 	"github.com/lbd-project/lbd/internal/command"
 )
 
@@ -215,7 +216,7 @@ func (p *parser) hookHeaders(n *node) []HookHeader {
 	for kn := n.first; kn != nil && !p.full; kn = kn.next.next {
 		name, v := kn.value, kn.next
 		switch {
-		case kn.kind != scalar || !isToken(name) || len(name) > maxHookText:
+		case kn.kind != scalar || !httpcheck.IsToken(name) || len(name) > maxHookText:
 			p.errorf(kn, "headers: want the name of a header, of letters, digits and dashes")
 		case slices.ContainsFunc(ownHeaders, func(own string) bool { return strings.EqualFold(own, name) }):
 			p.errorf(kn, "headers: %s is set by lbd", name)
@@ -232,11 +233,4 @@ func (p *parser) hookHeaders(n *node) []HookHeader {
 		}
 	}
 	return list
-}
-
-// isToken says whether a text is a token of RFC 9110, section 5.6.2.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r >= 0x80 || !isAlnum(byte(r)) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
 }
