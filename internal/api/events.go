@@ -93,10 +93,7 @@ func parseEventQuery(raw string) (q EventQuery, err error) {
 		case "since":
 			q.Since, err = strconv.ParseUint(value, 10, 64)
 		case "follow":
-			q.Follow, err = strconv.ParseBool(value)
-			if value == "" { // as in ?follow
-				q.Follow, err = true, nil
-			}
+			q.Follow, err = parseFlag(value)
 		default:
 			err = errors.New("unknown parameter; known are since and follow")
 		}

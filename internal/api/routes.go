@@ -8,7 +8,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/lbd-project/lbd/internal/version"
@@ -130,9 +129,7 @@ func (s *Server) reload(r *http.Request) (any, error) {
 		if name != "now" {
 			return errors.New("unknown parameter; known is now")
 		}
-		if now, err = strconv.ParseBool(value); value == "" { // as in ?now
-			now, err = true, nil
-		}
+		now, err = parseFlag(value)
 		return err
 	})
 	if err != nil {

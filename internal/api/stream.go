@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -66,6 +67,14 @@ func parseParameters(raw string, set func(name, value string) error) error {
 		}
 	}
 	return nil
+}
+
+// parseFlag reads a parameter that is on where it has no value, as in "?follow".
+func parseFlag(value string) (bool, error) {
+	if value == "" {
+		return true, nil
+	}
+	return strconv.ParseBool(value)
 }
 
 // values is the inverse of parseConnectionQuery.
