@@ -148,3 +148,13 @@ func (c *Command) Run(ctx context.Context, env ...string) (Result, error) {
 	}
 	return r, err
 }
+
+// Succeed is Run for a program that has to end with status 0: any other is an
+// error, beside which Result is as without.
+func (c *Command) Succeed(ctx context.Context, env ...string) (Result, error) {
+	r, err := c.Run(ctx, env...)
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("run %s: exit status %d", c.spec.Args[0], r.Code)
+	}
+	return r, err
+}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -157,10 +156,7 @@ func commandIn(enter func(func() error) error) runCommand {
 		if err != nil {
 			return "", err
 		}
-		r, err := c.Run(ctx, env...)
-		if err == nil && r.Code != 0 {
-			err = fmt.Errorf("run %s: exit status %d", args[0], r.Code)
-		}
+		r, err := c.Succeed(ctx, env...)
 		return r.Line(), err
 	}
 }

@@ -37,10 +37,7 @@ func (p *program) send(ctx context.Context, n api.Notification) (again bool, err
 	if err != nil {
 		return false, err
 	}
-	r, err := p.command.Run(ctx, env...)
-	if err == nil && r.Code != 0 {
-		err = fmt.Errorf("run %s: exit status %d", p.spec.Args[0], r.Code)
-	}
+	r, err := p.command.Succeed(ctx, env...)
 	if line := healthcheck.Printable(r.Line()); err != nil && line != "" {
 		err = fmt.Errorf("%w: %s", err, line)
 	}
