@@ -20,6 +20,7 @@ var layers = map[string]int{
 	"internal/flow":    0,
 	"internal/netns":   0,
 	"internal/command": 0,
+	"internal/retry":   0,
 
 	"ipvs":               1,
 	"healthcheck":        1,

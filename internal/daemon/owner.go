@@ -14,6 +14,7 @@ import (
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/daemon/notify"
 	"github.com/lbd-project/lbd/internal/reconcile"
+	"github.com/lbd-project/lbd/internal/retry"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -197,9 +198,5 @@ func (o *owner) schedule(err error) {
 // retryDelay returns the delay after a number of failures in a row, at least 1;
 // random is in [0, 1).
 func retryDelay(failures int, random float64) time.Duration {
-	d := retryMax
-	if shift := failures - 1; shift < 8 {
-		d = min(d, retryMin<<shift)
-	}
-	return d - time.Duration(random*float64(d)/4)
+	return retry.Delay(failures, retryMin, retryMax, random)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lbd-project/lbd/internal/api"
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/retry"
 )
 
 const (
@@ -184,7 +185,7 @@ func (h *hook) work(ctx context.Context) {
 			h.failed(err)
 			h.putBack(n)
 			failures++
-			pause(ctx, h.finishing, retryDelay(failures, rand.Float64()))
+			pause(ctx, h.finishing, retry.Delay(failures, retryMin, retryMax, rand.Float64()))
 		default:
 			failures = 0
 			h.failed(err)
@@ -356,14 +357,4 @@ func pause(ctx context.Context, stop <-chan struct{}, d time.Duration) {
 	case <-stop:
 	case <-ctx.Done():
 	}
-}
-
-// retryDelay returns the pause after a number of failures in a row, at least 1;
-// random is in [0, 1).
-func retryDelay(failures int, random float64) time.Duration {
-	d := retryMax
-	if shift := failures - 1; shift < 6 {
-		d = min(d, retryMin<<shift)
-	}
-	return d - time.Duration(random*float64(d)/4)
 }
