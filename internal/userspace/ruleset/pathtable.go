@@ -107,20 +107,11 @@ func (p *Paths) transaction(fill func(*nftables.Conn) error) error {
 }
 
 func (p *Paths) dial() (*nftables.Conn, error) {
-	conf := []nftables.ConnOption{nftables.WithSockOptions(func(c *netlink.Conn) error {
+	return dial(p.opts.NetNS, func(c *netlink.Conn) error {
 		// Of some errors the kernel tells once and not for each message, which the
 		// library waits for.
-		return errors.Join(c.SetReadBuffer(socketBuffer), c.SetWriteBuffer(socketBuffer),
-			c.SetReadDeadline(time.Now().Add(pathSendTimeout)))
-	})}
-	if p.opts.NetNS > 0 {
-		conf = append(conf, nftables.WithNetNSFd(p.opts.NetNS))
-	}
-	nft, err := nftables.New(conf...)
-	if err != nil {
-		return nil, fmt.Errorf("open nftables: %w", err)
-	}
-	return nft, nil
+		return c.SetReadDeadline(time.Now().Add(pathSendTimeout))
+	})
 }
 
 const pathSendTimeout = 10 * time.Second

@@ -94,18 +94,30 @@ func open(ctx context.Context, o Options, flush func(*nftables.Conn) error) (*Ru
 func (r *Rules) dial() error {
 	keep := func(c *netlink.Conn) error {
 		r.link = c
-		return errors.Join(c.SetReadBuffer(socketBuffer), c.SetWriteBuffer(socketBuffer))
+		return nil
 	}
-	conf := []nftables.ConnOption{nftables.AsLasting(), nftables.WithSockOptions(keep)}
-	if r.opts.NetNS > 0 {
-		conf = append(conf, nftables.WithNetNSFd(r.opts.NetNS))
-	}
-	nft, err := nftables.New(conf...)
+	nft, err := dial(r.opts.NetNS, keep, nftables.AsLasting())
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return err
 	}
 	r.nft = nft
 	return nil
+}
+
+// dial returns a connection to the nftables of a network namespace; netns is as in
+// Options. prepare is called with each socket of it.
+func dial(netns int, prepare func(*netlink.Conn) error, conf ...nftables.ConnOption) (*nftables.Conn, error) {
+	conf = append(conf, nftables.WithSockOptions(func(c *netlink.Conn) error {
+		return errors.Join(c.SetReadBuffer(socketBuffer), c.SetWriteBuffer(socketBuffer), prepare(c))
+	}))
+	if netns > 0 {
+		conf = append(conf, nftables.WithNetNSFd(netns))
+	}
+	nft, err := nftables.New(conf...)
+	if err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
+	return nft, nil
 }
 
 // abandon drops what waits to be sent, and to be read.
