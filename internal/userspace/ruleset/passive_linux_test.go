@@ -2,10 +2,8 @@ package ruleset
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/conntrack"
+	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
@@ -180,20 +179,9 @@ func TestNetnsHandshakes(t *testing.T) {
 // rawSYN sends the first segment of a connection over IPv4, with options.
 func (l *lab) rawSYN(port uint16, ip, tcp []byte) {
 	l.t.Helper()
-	src, dst := netip.MustParseAddr("198.51.100.2").As4(), netip.MustParseAddr("192.0.2.1").As4()
-	b := binary.BigEndian.AppendUint16(nil, port)
-	b = append(binary.BigEndian.AppendUint16(b, 80), 0, 0, 0, 1, 0, 0, 0, 0, byte(5+len(tcp)/4)<<4, tcpSYN, 0xff, 0xff, 0, 0, 0, 0)
-	b = append(b, tcp...)
-	sum := uint32(unix.IPPROTO_TCP) + uint32(len(b))
-	for _, part := range [][]byte{src[:], dst[:], b} {
-		for i := 0; i < len(part); i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(part[i:]))
-		}
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	binary.BigEndian.PutUint16(b[16:], ^uint16(sum))
+	dst := [4]byte{192, 0, 2, 1}
+	tu := flow.New4(protoTCP, [4]byte{198, 51, 100, 2}, dst, port, 80)
+	b := synOf(&tu, tcp...)
 	err := l.client.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 		if err != nil {
