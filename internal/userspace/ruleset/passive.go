@@ -3,6 +3,7 @@ package ruleset
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/nftables"
@@ -68,13 +69,7 @@ func (t *table) addPassiveSets() {
 var countingSets = []string{setTried, setAnswered, setReset, setUnreachable}
 
 // passiveSet says whether a set is of those.
-func passiveSet(name string) bool {
-	switch name {
-	case setPassive, setTried, setAnswered, setReset, setUnreachable:
-		return true
-	}
-	return false
-}
+func passiveSet(name string) bool { return name == setPassive || slices.Contains(countingSets, name) }
 
 // has says whether a table of that shape has a set.
 func (s *shape) has(set string) bool {

@@ -160,7 +160,6 @@ func (v *version) pathLeaveRules() []exprs {
 
 // pathInRules make an answer one of the real server's own address.
 func (v *version) pathInRules() []exprs {
-	const loopback = 1 // LOOPBACK_IFINDEX of include/net/flow.h
 	service, proto, sport, dport := v.pathRegs()
 	return []exprs{
 		// iif lo meta priority & STATE == TURNED goto send
