@@ -192,12 +192,19 @@ func (m *Monitor) prepare(probes []Probe) (wanted map[string]bool, fresh []*prob
 			errs = append(errs, fmt.Errorf("probe %s: %w", key, err))
 			continue
 		}
-		p := &probe{Probe: pr, key: key, checker: c, index: -1, first: true}
-		p.status.State = pr.Start
-		p.told = p.status.news()
+		p := newProbe(pr, key)
+		p.checker = c
 		fresh = append(fresh, p)
 	}
 	return wanted, fresh, errors.Join(errs...)
+}
+
+// newProbe returns a probe that has its start state, and no checker.
+func newProbe(pr Probe, key string) *probe {
+	p := &probe{Probe: pr, key: key, index: -1, first: true}
+	p.status.State = pr.Start
+	p.told = p.status.news()
+	return p
 }
 
 // Foresee returns what Status would say of each probe, by key, right after they were
@@ -213,9 +220,7 @@ func (m *Monitor) Foresee(probes []Probe) map[string]Status {
 			all[key] = p.status
 			continue
 		}
-		p := &probe{Probe: pr, key: key}
-		p.status.State = pr.Start
-		fresh = append(fresh, p)
+		fresh = append(fresh, newProbe(pr, key))
 	}
 	if len(fresh) > 0 {
 		m.inherit(fresh)
