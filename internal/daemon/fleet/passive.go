@@ -133,10 +133,15 @@ func (d *decider) keepOut(rotation []*candidate, room int) {
 			c.ejection.release(d.Now)
 			continue
 		}
-		c.ejected = true
-		c.passiveReason = fmt.Sprintf("taken out for %v: %s", c.ejection.Hold, c.ejection.Reason)
-		d.due(c.ejection.Until)
+		d.eject(c)
 	}
+}
+
+// eject takes a candidate out for what its ejection says.
+func (d *decider) eject(c *candidate) {
+	c.ejected = true
+	c.passiveReason = fmt.Sprintf("taken out for %v: %s", c.ejection.Hold, c.ejection.Reason)
+	d.due(c.ejection.Until)
 }
 
 // takeOut takes out those that fail, the worst first, as long as there is room.
@@ -167,9 +172,7 @@ func (d *decider) takeOut(vs *config.VirtualService, rotation []*candidate, room
 		}
 		e.Times++
 		e.Until, e.Reason = d.Now.Add(e.Hold), c.handshakes.String()
-		c.ejected = true
-		c.passiveReason = fmt.Sprintf("taken out for %v: %s", e.Hold, e.Reason)
-		d.due(e.Until)
+		d.eject(c)
 	}
 }
 
