@@ -195,9 +195,9 @@ func TestMonitorForesee(t *testing.T) {
 		m := New(Options{})
 		up, down := &fake{name: "up", check: script("+")}, &fake{name: "down", check: script("-")}
 		set(t, m, up, down)
-		run(t, m)
+		stop := run(t, m)
 		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		stop() // a first check could come before the look at what was set
 		edited, fresh, waits := probeOf(down), probeOf(&fake{name: "new"}), probeOf(&fake{name: "waits"})
 		edited.Rise, waits.Start = 5, Down
 		probes := []Probe{probeOf(up), edited, fresh, waits}
