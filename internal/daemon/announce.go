@@ -34,10 +34,10 @@ func (a announcement) differsInWeight(b announcement) bool {
 
 // announce logs what changed for each real server and service, but not before the
 // table has acknowledged it.
-func (o *owner) announce(report reconcile.Report, err error) {
+func (o *owner) announce(report reconcile.Report) {
 	first := o.announced == nil
 	next := make(map[ipvs.DestinationKey]announcement, o.fleet.Size())
-	acked, now := acknowledged(report, err), time.Now()
+	acked, now := report.Acknowledged(), time.Now()
 	for i := range o.fleet.Services {
 		s := &o.fleet.Services[i]
 		for j := range s.Servers {

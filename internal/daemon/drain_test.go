@@ -323,3 +323,26 @@ func TestDrainUDP(t *testing.T) {
 		r.wantTable("UDP 192.0.2.1:80 wlc: 10.0.0.2:80=3")
 	})
 }
+
+// A drain that needs no write, of a server that had failed before it left, ends
+// when nothing is connected although another service is refused for good.
+func TestDrainBesideRefusedService(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.start(conf(service(vip, server(rs2, 3), r.checked(rs3, 2))))
+		r.net.set(rs3, errRefused)
+		after(decided)
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{Active: 2})
+		refused := service(vip2, server(rs2, 1))
+		refused.Scheduler = "nosuch"
+		if err := p.switchTo(conf(service(vip, server(rs2, 3)), refused)); !errors.Is(err, ipvs.ErrSchedulerNotFound) {
+			t.Fatalf("want %v, got %v", ipvs.ErrSchedulerNotFound, err)
+		}
+		after(time.Minute)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3 10.0.0.3:80=0")
+		r.table.SetConns(dkey(vip, rs3), ipvs.Conns{})
+		after(3 * time.Second)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=3")
+	})
+}

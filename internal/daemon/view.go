@@ -95,9 +95,9 @@ func (o *owner) finish(report reconcile.Report, err error) {
 	}
 	o.noteRepairs(now)
 	o.noteOutcome(err, now)
-	o.noteDrains(report, err, now)
+	o.noteDrains(report, now)
 	if o.fleet != nil {
-		o.announce(report, err)
+		o.announce(report)
 		o.announceAlerts()
 		o.hooks.want(o.commands)
 		o.noteStates(now)
@@ -149,9 +149,9 @@ func (o *owner) noteOutcome(err error, now time.Time) {
 
 // noteDrains notes since when the table has had the weight 0 of each draining
 // server.
-func (o *owner) noteDrains(report reconcile.Report, err error, now time.Time) {
+func (o *owner) noteDrains(report reconcile.Report, now time.Time) {
 	drained := make(map[ipvs.DestinationKey]time.Time, len(o.mem.drains))
-	acked := acknowledged(report, err)
+	acked := report.Acknowledged()
 	for _, d := range o.mem.drains {
 		k := d.Key()
 		if at, ok := o.drained[k]; ok {
@@ -161,21 +161,6 @@ func (o *owner) noteDrains(report reconcile.Report, err error, now time.Time) {
 		}
 	}
 	o.drained = drained
-}
-
-// acknowledged returns whether the table has a real server as decided: all of
-// them after a success, else those of which it took a write.
-func acknowledged(report reconcile.Report, err error) func(ipvs.DestinationKey) bool {
-	if err == nil {
-		return func(ipvs.DestinationKey) bool { return true }
-	}
-	written := make(map[ipvs.DestinationKey]bool, len(report.Changes))
-	for _, c := range report.Changes {
-		if c.Destination.Address.IsValid() {
-			written[ipvs.DestinationKey{Service: c.Op.Service.ServiceKey, Address: c.Destination.Address}] = true
-		}
-	}
-	return func(k ipvs.DestinationKey) bool { return written[k] }
 }
 
 // noteStates notes since when each server has been in its state.

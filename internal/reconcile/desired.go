@@ -102,6 +102,11 @@ func canonicalKey(k ipvs.ServiceKey) ipvs.ServiceKey {
 	return k
 }
 
+// canonicalDestinationKey does the same for that of a real server.
+func canonicalDestinationKey(k ipvs.DestinationKey) ipvs.DestinationKey {
+	return ipvs.DestinationKey{Service: canonicalKey(k.Service), Address: unmap(k.Address)}
+}
+
 // canonicalService returns the form of a service in which two that an engine
 // cannot tell apart are equal.
 func canonicalService(s ipvs.Service) ipvs.Service {

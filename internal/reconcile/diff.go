@@ -22,6 +22,11 @@ type Change struct {
 	Conns ipvs.Conns
 }
 
+// key is that of the real server, with the zero address for a change of a service.
+func (c *Change) key() ipvs.DestinationKey {
+	return canonicalDestinationKey(ipvs.DestinationKey{Service: c.Op.Service.ServiceKey, Address: c.Destination.Address})
+}
+
 // Diff returns the operations that turn actual into desired; none if it is right
 // already. It depends on nothing but its arguments.
 //

@@ -54,6 +54,12 @@ type Report struct {
 	// Rounds counts how often the table was read and compared, at least 1. Edits
 	// and deletes of real servers may have been written before that.
 	Rounds int
+
+	// complete says that the last round got through: the table was read, and all
+	// that was missing was written but for lacking, which has the zero address for
+	// whole services.
+	complete bool
+	lacking  map[ipvs.DestinationKey]struct{}
 }
 
 // Ops counts the changes by kind.
@@ -82,7 +88,7 @@ func (r *Reconciler) Pass(ctx context.Context, table Table, desired Desired) (Re
 	if keys := desired.unclaimed(); len(keys) > 0 && r.Claim != nil {
 		if err := r.Claim(keys); err != nil {
 			claimErr = fmt.Errorf("record %d virtual services as owned: %w", len(keys), err)
-			p.desired = desired.claimed()
+			p.desired, p.unclaimed = desired.claimed(), keys
 		}
 	}
 	err := errors.Join(claimErr, p.run(ctx))
@@ -94,8 +100,10 @@ type pass struct {
 	*Reconciler
 	table   Table
 	desired Desired
-	report  Report
-	refused refusals
+	// unclaimed are the services that are left alone.
+	unclaimed []ipvs.ServiceKey
+	report    Report
+	refused   refusals
 	// ops is reused from batch to batch.
 	ops []ipvs.Op
 }
@@ -145,11 +153,14 @@ func (p *pass) ahead(ctx context.Context) {
 // round reads the table and writes what is missing. Nil means that the table
 // acknowledged everything but what it refused for good.
 func (p *pass) round(ctx context.Context) error {
+	p.report.complete = false
 	actual, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
-	changes := p.refused.drop(Plan(p.desired, actual))
+	p.report.lacking = nil
+	p.report.lackAll(p.unclaimed)
+	changes := p.refused.drop(Plan(p.desired, actual), p.report.lack)
 	if len(p.report.Changes) == 0 {
 		// What is acknowledged moves up in place: a first programming is megabytes.
 		p.report.Changes = changes[:0]
@@ -163,6 +174,7 @@ func (p *pass) round(ctx context.Context) error {
 		}
 		failed = append(failed, retry...)
 	}
+	p.report.complete = true
 	if len(failed) == 0 {
 		p.release()
 	}
@@ -257,7 +269,10 @@ func (p *pass) write(ctx context.Context, changes []Change) (retry []error, err 
 		if ferr == nil {
 			p.belief.applied(&c.Op)
 			p.report.Changes = append(p.report.Changes, *c)
-		} else if !p.refused.add(c, ferr) {
+			continue
+		}
+		p.report.lack(c)
+		if !p.refused.add(c, ferr) {
 			retry = append(retry, ferr)
 		}
 	}

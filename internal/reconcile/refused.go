@@ -59,8 +59,9 @@ func (r *refusals) add(c *Change, err error) bool {
 	return true
 }
 
-// drop returns the changes without those that were refused before.
-func (r *refusals) drop(changes []Change) []Change {
+// drop returns the changes without those that were refused before, for each of
+// which it calls dropped.
+func (r *refusals) drop(changes []Change, dropped func(*Change)) []Change {
 	if len(r.ops) == 0 {
 		return changes
 	}
@@ -69,6 +70,8 @@ func (r *refusals) drop(changes []Change) []Change {
 		c := &changes[i]
 		if _, ok := r.ops[refusalOf(c)]; !ok && !r.orphan(c) {
 			kept = append(kept, *c)
+		} else {
+			dropped(c)
 		}
 	}
 	return kept
