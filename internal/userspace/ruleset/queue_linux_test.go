@@ -141,6 +141,8 @@ func TestNetnsFanout(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				// Until all are there: a port that comes back is the same flow.
+				defer c.Close()
 				c.SetDeadline(time.Now().Add(waitTime))
 				if err := onProcessor(cpu, func() error { _, err := c.Write([]byte("?")); return err }); err != nil {
 					t.Fatal(err)
@@ -148,7 +150,6 @@ func TestNetnsFanout(t *testing.T) {
 				if _, err := c.Read(make([]byte, 1)); err != nil {
 					t.Fatal(err)
 				}
-				c.Close()
 			}
 			astray += flows - (len(daemons[cpu].packets()) - before)
 		}
