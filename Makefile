@@ -111,7 +111,7 @@ soak: deps build $(BIN)/soak $(LOAD) ## a million connections through lbd, while
 	$(BIN)/soak
 
 test: deps ## every tier: unit, namespaces, kernel
-	@$(MAKE) --no-print-directory test-unit test-netns test-kernel
+	@$(MAKE) --no-print-directory -k test-unit test-netns test-kernel
 
 test-unit: ## tests that need nothing, with the race detector
 	$(GO) run ./internal/tier unit -race -skip '^(TestNetns|TestKernel)' ./...
