@@ -25,6 +25,10 @@ const (
 	retryMax = 30 * time.Second
 )
 
+// lookAfter is the time after which the table is read where something was written
+// that went by what it was believed to hold.
+const lookAfter = 5 * time.Second
+
 // maxIdle is the longest time that the owner waits: its heartbeat shows that it
 // is alive.
 const maxIdle = time.Second
@@ -109,8 +113,8 @@ type owner struct {
 	// failures counts passes that failed in a row, unsaved the vain attempts to
 	// write down what operators said.
 	failures, unsaved int
-	// next is when the next pass is due.
-	next time.Time
+	// next is when the next pass is due, look when it has to read the table.
+	next, look time.Time
 }
 
 // run owns the desired state until ctx is done.
@@ -124,19 +128,19 @@ func (o *owner) run(ctx context.Context) error {
 		case do := <-o.requests:
 			do(ctx)
 		case <-o.dirty:
-			o.pass(ctx)
+			o.react(ctx)
 		case <-o.counted:
 			if o.noteRepairs(time.Now()) {
 				o.publish()
 			}
 			if o.finishDrains(time.Now()) {
-				o.pass(ctx)
+				o.react(ctx)
 			}
 		case <-timer.C:
 		}
 		now := time.Now()
 		if !now.Before(o.next) {
-			o.pass(ctx)
+			o.react(ctx)
 			now = time.Now()
 		}
 		o.beat.Store(&now)
@@ -172,19 +176,22 @@ func (o *owner) do(ctx context.Context, stopped <-chan struct{}, f func(context.
 var errStopped = fmt.Errorf("%w: lbd is stopping", api.ErrUnavailable)
 
 // schedule sets the time of the next pass.
-func (o *owner) schedule(err error) {
+func (o *owner) schedule(report reconcile.Report, err error) {
 	now := time.Now()
-	wait := o.loaded.ReconcileInterval
-	if err == nil {
-		o.failures = 0
-	} else {
+	switch {
+	case err != nil:
 		o.failures++
-		wait = retryDelay(o.failures, rand.Float64())
+		o.look = now.Add(retryDelay(o.failures, rand.Float64()))
+	case report.Rounds > 0:
+		o.failures = 0
+		o.look = now.Add(o.loaded.ReconcileInterval)
+	case len(report.Changes) > 0:
+		o.look = earlier(o.look, now.Add(lookAfter))
 	}
+	o.next = o.look
 	if o.unsaved > 0 {
-		wait = min(wait, retryDelay(o.unsaved, rand.Float64()))
+		o.next = earlier(o.next, now.Add(retryDelay(o.unsaved, rand.Float64())))
 	}
-	o.next = now.Add(wait)
 	if o.fleet == nil || o.fleet.Next.IsZero() {
 		return
 	}
@@ -193,6 +200,13 @@ func (o *owner) schedule(err error) {
 	if next := o.fleet.Next; next.Before(o.next) && (err == nil || next.After(now)) {
 		o.next = next
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // retryDelay returns the delay after a number of failures in a row, at least 1;

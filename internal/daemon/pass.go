@@ -17,13 +17,25 @@ import (
 
 // pass makes the host and the table what they should be, and says so. It returns
 // what it wrote and every error. The next pass is due by its outcome.
-func (o *owner) pass(ctx context.Context) (reconcile.Report, error) {
+func (o *owner) pass(ctx context.Context) (reconcile.Report, error) { return o.act(ctx, true) }
+
+// react is a pass after something that does not change what services there are. It
+// believes that the table is as the last pass left it, unless it is time to look.
+// Of large tables looking is nearly all that a pass costs, and the next failure
+// would wait for it.
+func (o *owner) react(ctx context.Context) (reconcile.Report, error) {
+	return o.act(ctx, o.sync.lastErr != nil || !time.Now().Before(o.look))
+}
+
+// act is a pass. look says that the table and the host are read, whatever there is
+// to write.
+func (o *owner) act(ctx context.Context, look bool) (reconcile.Report, error) {
 	bounded, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	// What an operator said is written down before the table follows it, and
 	// followed all the same where it cannot be: the table is not the worse for it.
 	o.saveAdmin(time.Now())
-	report, err := o.follow(bounded)
+	report, err := o.follow(bounded, look)
 	if ctx.Err() == nil { // what a stop interrupts is no failure
 		o.finish(report, err)
 	}
@@ -33,7 +45,7 @@ func (o *owner) pass(ctx context.Context) (reconcile.Report, error) {
 // follow is a pass: decide, remember, and only then write. It goes on after an
 // error, so that one refused service does not hold up a failed server of
 // another.
-func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
+func (o *owner) follow(ctx context.Context, look bool) (reconcile.Report, error) {
 	if err := o.adopt(ctx); err != nil {
 		// Without it the servers to drain would be taken for somebody's stray ones.
 		return reconcile.Report{}, err
@@ -55,11 +67,33 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 	if err := o.observer.watch(ctx, o.loaded.Config); err != nil {
 		errs = append(errs, err)
 	}
+	desired := desiredTable(f, o.mem, o.loaded.Exclusive)
+	var report reconcile.Report
+	done := false
+	if !look {
+		report, done = o.reconciler.Ahead(ctx, o.engine, desired)
+	}
+	if !done {
+		var err error
+		if report, err = o.reconcile(ctx, f, desired, report); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	o.mem.order = o.reconciler.Orders(desired, o.mem.order)
+	if err := o.remember(); err != nil && forgetful == nil {
+		errs = append(errs, err)
+	}
+	return report, errors.Join(errs...)
+}
+
+// reconcile makes the host and the table as desired, whatever they are now. before
+// is what the pass did so far.
+func (o *owner) reconcile(ctx context.Context, f *fleet.Fleet, desired reconcile.Desired, before reconcile.Report) (reconcile.Report, error) {
+	var errs []error
 	if err := o.prepareHost(ctx, f); err != nil {
 		errs = append(errs, err)
 	}
 	owned := o.mem.owned
-	desired := desiredTable(f, o.mem, o.loaded.Exclusive)
 	report, err := o.reconciler.Pass(ctx, o.engine, desired)
 	if err != nil {
 		errs = append(errs, err)
@@ -70,14 +104,10 @@ func (o *owner) follow(ctx context.Context) (reconcile.Report, error) {
 		}
 	}
 	o.disown(report.Released)
-	o.mem.order = o.reconciler.Orders(desired, o.mem.order)
 	if err := o.releaseHost(ctx, f, err == nil); err != nil {
 		errs = append(errs, err)
 	}
-	if err := o.remember(); err != nil && forgetful == nil {
-		errs = append(errs, err)
-	}
-	return report, errors.Join(errs...)
+	return report.After(before), errors.Join(errs...)
 }
 
 // decide decides about the whole fleet from what is known now.

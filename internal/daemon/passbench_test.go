@@ -129,8 +129,8 @@ func BenchmarkPass(b *testing.B) {
 		for b.Loop() {
 			p.flap()
 			start := time.Now()
-			if r := p.pass(b); len(r.Changes) != 1 {
-				b.Fatalf("want 1 change, got %v", r.Changes)
+			if r, err := p.owner.react(b.Context()); err != nil || len(r.Changes) != 1 {
+				b.Fatalf("want 1 change, got %v, %v", r.Changes, err)
 			}
 			written += p.table.applied.Sub(start)
 		}

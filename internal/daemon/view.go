@@ -103,7 +103,7 @@ func (o *owner) finish(report reconcile.Report, err error) {
 		o.noteStates(now)
 	}
 	o.publish()
-	o.schedule(err)
+	o.schedule(report, err)
 	if len(report.Changes) > 0 {
 		o.mirror.poke()
 	}

@@ -1,10 +1,14 @@
 package reconcile
 
 import (
+	"maps"
+	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/lbd-project/lbd/ipvs"
 	"github.com/lbd-project/lbd/ipvs/ipvstest"
@@ -72,4 +76,122 @@ func TestPassAheadOfChangedTable(t *testing.T) {
 		}
 		checkConverged(t, f, d)
 	})
+}
+
+// What Ahead says is done is what a Pass would have done, and none is left to do;
+// where it is not done a Pass still makes the table the same.
+func TestAheadProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before := Desired{Services: genServices.Draw(t, "before"), Owned: make(map[ipvs.ServiceKey]struct{})}
+		for _, s := range before.Services {
+			before.Owned[s.ServiceKey] = struct{}{}
+		}
+		after := Desired{Owned: maps.Clone(before.Owned), Exclusive: rapid.Bool().Draw(t, "exclusive")}
+		simple := true // nothing but edits and deletes of real servers
+		for _, s := range before.Services {
+			switch rapid.IntRange(0, 9).Draw(t, "fate") {
+			case 0:
+				simple = false
+				continue // leaves
+			case 1:
+				s.Scheduler = "lc"
+				simple = false
+			case 2:
+				d := destination("10.9.9.9:80", 1)
+				d.Address = netip.AddrPortFrom(d.Address.Addr(), s.Address.Port())
+				if s.Family == ipvs.IPv4 {
+					s.Destinations, simple = append(slices.Clone(s.Destinations), d), false
+				}
+			}
+			var kept []ipvs.Destination
+			for _, d := range s.Destinations {
+				switch rapid.IntRange(0, 3).Draw(t, "change") {
+				case 0:
+					continue
+				case 1:
+					d.Weight = uint32(rapid.IntRange(0, 3).Draw(t, "weight"))
+				}
+				kept = append(kept, d)
+			}
+			simple = simple && len(kept) <= len(s.Destinations)
+			s.Destinations = kept
+			after.Services = append(after.Services, s)
+		}
+		pass := func(r *Reconciler, f *ipvstest.Fake, d Desired) Report {
+			report, err := r.Pass(t.Context(), f, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return report
+		}
+		f, full := ipvstest.New(), ipvstest.New()
+		var r, whole Reconciler
+		pass(&r, f, before)
+		pass(&whole, full, before)
+		f.ResetRequests()
+		report, done := r.Ahead(t.Context(), f, after)
+		if n := f.Requests().Reads; n > 0 || report.Rounds > 0 {
+			t.Fatalf("the table was read %d times, in %d rounds", n, report.Rounds)
+		}
+		if simple && !done {
+			t.Fatal("want it done")
+		}
+		want := pass(&whole, full, after)
+		if done && len(report.Changes) != len(want.Changes) {
+			t.Fatalf("want %d changes, got %d", len(want.Changes), len(report.Changes))
+		}
+		rest := pass(&r, f, after)
+		if done && len(rest.Changes) > 0 || len(rest.Drift) > 0 {
+			t.Fatalf("done %v; a pass after it: changes %v, drift %v", done, rest.Changes, rest.Drift)
+		}
+		var tables [2][]ipvs.TableEntry
+		for i, f := range []*ipvstest.Fake{full, f} {
+			var err error
+			if tables[i], err = f.Table(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(tables[0], tables[1], equal); diff != "" {
+			t.Fatalf("table (-whole +ahead):\n%s", diff)
+		}
+	})
+}
+
+// Ahead does nothing where it knows nothing of the table, or is not sure whose a
+// service is, and is not done where the table has changed.
+func TestAheadNotDone(t *testing.T) {
+	quiesce := func(d Desired) Desired {
+		d.Services = slices.Clone(d.Services)
+		s := &d.Services[1]
+		s.Destinations = slices.Clone(s.Destinations)
+		s.Destinations[0].Weight = 0
+		return d
+	}
+	for name, tt := range map[string]struct {
+		change func(f *ipvstest.Fake, r *Reconciler, d *Desired)
+		writes int
+	}{
+		"nothing is known": {func(_ *ipvstest.Fake, r *Reconciler, _ *Desired) { *r = Reconciler{} }, 0},
+		"not owned":        {func(_ *ipvstest.Fake, _ *Reconciler, d *Desired) { d.Owned = nil }, 0},
+		"wanted twice": {func(_ *ipvstest.Fake, _ *Reconciler, d *Desired) {
+			d.Services = append(d.Services, d.Services[0])
+		}, 0},
+		"deleted by somebody": {func(f *ipvstest.Fake, _ *Reconciler, d *Desired) {
+			do(t, f, ipvs.Op{Kind: ipvs.OpDeleteService, Service: d.Services[1].Service})
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, r, d := ipvstest.New(), new(Reconciler), fleet(3, 2)
+			mustPass(t, r, f, d)
+			d = quiesce(d)
+			tt.change(f, r, &d)
+			f.ResetRequests()
+			if report, done := r.Ahead(t.Context(), f, d); done || len(report.Changes) > 0 {
+				t.Errorf("done %v, changes %v", done, report.Changes)
+			}
+			if n := f.Requests().Writes; n != tt.writes {
+				t.Errorf("writes: want %d, got %d", tt.writes, n)
+			}
+		})
+	}
 }

@@ -51,8 +51,9 @@ type Report struct {
 	// any more, so they need not be remembered. Empty unless the table answered
 	// every operation.
 	Released []ipvs.ServiceKey
-	// Rounds counts how often the table was read and compared, at least 1. Edits
-	// and deletes of real servers may have been written before that.
+	// Rounds counts how often the table was read and compared, at least 1 for a
+	// Pass and 0 for an Ahead. Edits and deletes of real servers may have been
+	// written before that.
 	Rounds int
 
 	// complete says that the last round got through: the table was read, and all
@@ -60,6 +61,13 @@ type Report struct {
 	// whole services.
 	complete bool
 	lacking  map[ipvs.DestinationKey]struct{}
+}
+
+// After returns a report of what was done before, and then of r.
+func (r Report) After(before Report) Report {
+	r.Changes = slices.Concat(before.Changes, r.Changes)
+	r.Failed += before.Failed
+	return r
 }
 
 // Ops counts the changes by kind.
@@ -93,6 +101,21 @@ func (r *Reconciler) Pass(ctx context.Context, table Table, desired Desired) (Re
 	}
 	err := errors.Join(claimErr, p.run(ctx))
 	return p.report, err
+}
+
+// Ahead writes what is missing by what was known after the last pass, without a
+// reading of the table: that of a large one takes long. It reports whether the table
+// acknowledged all of it. If not, a Pass is due: there is something else to do than
+// to edit and delete real servers, nothing is known of the table, or it has changed
+// since. What others did meanwhile only a Pass finds. The report is valid in every
+// case; nothing is released.
+func (r *Reconciler) Ahead(ctx context.Context, table Table, desired Desired) (report Report, done bool) {
+	p := pass{Reconciler: r, table: table, desired: desired}
+	if desired.check() != nil || len(desired.unclaimed()) > 0 {
+		return p.report, false
+	}
+	done = p.ahead(ctx)
+	return p.report, done
 }
 
 // pass is one run of Pass.
@@ -129,25 +152,27 @@ func (p *pass) run(ctx context.Context) error {
 }
 
 // ahead writes what is missing by what was known after the last pass, before the
-// table is read: reading a large one takes long, and a failed server gets new
-// connections meanwhile. It edits and deletes real servers alone. With anything
-// else to do, the order of Diff counts, and the first round does it all. What
-// goes wrong here, because the table has changed since, the first round finds.
-func (p *pass) ahead(ctx context.Context) {
+// table is read: a failed server gets new connections meanwhile. It edits and
+// deletes real servers alone. With anything else to do, the order of Diff counts,
+// and the first round does it all. What goes wrong here, because the table has
+// changed since, the first round finds. It reports whether nothing is missing any
+// more, as far as is known.
+func (p *pass) ahead(ctx context.Context) (done bool) {
 	if p.belief == nil {
-		return
+		return false
 	}
 	changes := Plan(p.desired, p.belief.table())
 	for i := range changes {
 		if k := changes[i].Kind; k != ipvs.OpUpdateDestination && k != ipvs.OpDeleteDestination {
-			return
+			return false
 		}
 	}
 	for batch := range slices.Chunk(changes, maxBatch) {
 		if _, err := p.write(ctx, batch); err != nil {
-			return
+			return false
 		}
 	}
+	return p.report.Failed == 0
 }
 
 // round reads the table and writes what is missing. Nil means that the table

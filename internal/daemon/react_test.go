@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lbd-project/lbd/ipvs"
+)
+
+// looks counts how often the whole table is read, but for the mirror's counts.
+type looks struct {
+	Engine
+	n atomic.Int32
+}
+
+func (l *looks) Table(ctx context.Context) ([]ipvs.TableEntry, error) {
+	l.n.Add(1)
+	return l.Engine.Table(ctx)
+}
+
+// A failure is written without a look at the table, which may be large. It is
+// looked at soon after, once for many failures, and what somebody else did
+// meanwhile is repaired then.
+func TestFailureWithoutALook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var l *looks
+		r.wrap = func(e Engine) Engine { l = &looks{Engine: e}; return l }
+		c := conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)), service(vip2, r.checked(rs4, 1)))
+		c.MirrorInterval, c.ReconcileInterval = time.Hour, time.Hour
+		p := r.start(c)
+		after(decided)
+		wantLooks := func(when string, want int32) {
+			t.Helper()
+			if n := l.n.Swap(0); n != want {
+				t.Errorf("looks at the table %s: want %d, got %d", when, want, n)
+			}
+		}
+		l.n.Store(0)
+		r.net.set(rs2, errRefused)
+		after(decided / 2)
+		r.net.set(rs4, errRefused)
+		after(decided / 2)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2", "TCP 192.0.2.2:80 wlc: 10.0.0.4:80=0")
+		wantLooks("of two failures", 0)
+		stray := service(vip)
+		d := server(rs3, 7).Destination
+		if err := r.table.Do(ipvs.Op{Kind: ipvs.OpUpdateDestination, Service: stray.Service, Destination: d}); err != nil {
+			t.Fatal(err)
+		}
+		after(lookAfter)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2", "TCP 192.0.2.2:80 wlc: 10.0.0.4:80=0")
+		wantLooks("after them", 1)
+		if n := p.mustStatus().Sync.Drift; n != 1 {
+			t.Errorf("drift: want 1, got %d", n)
+		}
+		after(10 * lookAfter)
+		wantLooks("later on", 0)
+	})
+}
+
+// Where the table is not as it was left, or does not follow, a failure makes lbd
+// look at once.
+func TestFailureLooksAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*rig) error{
+		"deleted": func(r *rig) error {
+			return r.table.Do(ipvs.Op{Kind: ipvs.OpDeleteDestination, Service: service(vip).Service, Destination: server(rs2, 3).Destination})
+		},
+		"cleared": func(r *rig) error { r.table.Clear(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				c := conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)))
+				c.ReconcileInterval = time.Hour
+				p := r.start(c)
+				after(decided)
+				if err := change(r); err != nil {
+					t.Fatal(err)
+				}
+				r.net.set(rs2, errRefused)
+				after(decided)
+				r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+				if st := p.mustStatus(); st.Sync.Drift == 0 || st.Sync.LastError != "" {
+					t.Errorf("want drift and no error, got %+v", st.Sync)
+				}
+			})
+		})
+	}
+}
+
+// While one service is refused for good each pass looks, and the failures of others
+// are written all the same.
+func TestFailureBesideRefusedService(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		bad := service(vip2, server(rs4, 1))
+		bad.Scheduler = "nosuch"
+		p := r.start(conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)), bad))
+		after(decided)
+		r.net.set(rs2, errRefused)
+		after(decided)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+		if st := p.mustStatus(); st.Sync.LastError == "" {
+			t.Errorf("want the error of the refused service, got %+v", st.Sync)
+		}
+	})
+}
