@@ -21,7 +21,8 @@ const (
 // waiter waits until real servers that are drained have no connections.
 type waiter struct {
 	a *app
-	// servers are those that are waited for, by service and address.
+	// servers are those that are waited for, by the key of the service, which it
+	// keeps when it is renamed, and address.
 	servers map[[2]string]bool
 	// what is counted: connections where one may be of UDP.
 	what string
@@ -41,7 +42,7 @@ type waiter struct {
 func newWaiter(a *app, r api.AdminResult) *waiter {
 	w := &waiter{a: a, servers: make(map[[2]string]bool, len(r.RealServers)), live: isTerminal(a.err)}
 	for _, s := range r.RealServers {
-		w.servers[[2]string{s.Service, s.RealServer}] = true
+		w.servers[[2]string{s.Key, s.RealServer}] = true
 	}
 	return w
 }
@@ -79,10 +80,11 @@ func (w *waiter) wait(ctx context.Context) error {
 // known yet. A lbd that restarts is waited for, for as long as --timeout.
 func (w *waiter) look(ctx context.Context) (left int, why string, err error) {
 	c := api.NewClient(w.a.socket, w.a.timeout)
-	services, err := c.Services(ctx)
-	status := api.Status{}
+	// First whether there was a good pass, so that the services are those after it.
+	status, err := c.Status(ctx)
+	var services []api.Service
 	if err == nil {
-		status, err = c.Status(ctx)
+		services, err = c.Services(ctx)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -99,15 +101,19 @@ func (w *waiter) look(ctx context.Context) (left int, why string, err error) {
 		return 0, "lbd does not answer, waiting for it", nil
 	}
 	w.silent = time.Time{}
-	if status.Mirror.CountsAgeSeconds < 0 || len(services) == 0 && status.Sync.LastSuccess.IsZero() {
-		return 0, "lbd starts, waiting for it", nil
+	const starts = "lbd starts, waiting for it"
+	if status.Mirror.CountsAgeSeconds < 0 {
+		return 0, starts, nil
 	}
 	w.what = "active connection"
+	seen := 0
 	for _, s := range services {
 		for _, r := range s.RealServers {
-			if !w.servers[[2]string{s.Name, r.Address}] {
+			// Of a foreign service it is not known yet that it is lbd's, if it is.
+			if s.Foreign || !w.servers[[2]string{s.Key, r.Address}] {
 				continue
 			}
+			seen++
 			all := w.inactive || quiet(s)
 			if all {
 				w.what = "connection"
@@ -120,6 +126,9 @@ func (w *waiter) look(ctx context.Context) (left int, why string, err error) {
 				why = "the table is being changed"
 			}
 		}
+	}
+	if seen < len(w.servers) && status.Sync.LastSuccess.IsZero() {
+		why = starts // the others have left the file, or were not decided about yet
 	}
 	return left, why, nil
 }

@@ -90,7 +90,7 @@ func (d *drainLab) synced(yes bool) {
 
 // server says what the real server that is drained is, beside another one.
 func (d *drainLab) server(protocol, mode string, weight, active, inactive int) {
-	d.answer("services", fmt.Sprintf(`[{"name": "web", "key": "X", "protocol": %q, "real_servers": [
+	d.answer("services", fmt.Sprintf(`[{"name": "web", "key": "TCP 192.0.2.10:80", "protocol": %q, "real_servers": [
 		{"address": "10.0.0.2:80", "present": true, "programmed_weight": %d, "active": %d, "inactive": %d, "admin": {"mode": %q}},
 		{"address": "10.0.0.3:80", "present": true, "programmed_weight": 1, "active": 50, "admin": {"mode": "none"}}]}]`,
 		protocol, weight, active, inactive, mode))
@@ -148,6 +148,49 @@ func TestDrainWait(t *testing.T) {
 	d.ends(exitDone, "no connection is left\n", "")
 }
 
+// Before the first good pass of a lbd that restarted, nothing is known of a server
+// that it does not tell of: all it tells may be somebody else's services, one with
+// the drained server among them, or its own that were taken for such.
+func TestDrainWaitAfterFailingStart(t *testing.T) {
+	t.Parallel()
+	d := newDrainLab(t)
+	d.answer("admin", drained)
+	d.server("TCP", "drain", 0, 3, 9)
+	d.drain()
+	d.until("3 active connections left")
+	d.stop()
+	d.until("lbd does not answer, waiting for it")
+	d.synced(false)
+	d.answer("services", `[
+		{"key": "TCP 192.0.2.10:80", "foreign": true, "real_servers": [{"address": "10.0.0.2:80", "present": true, "active": 3}]},
+		{"key": "TCP 192.0.2.11:80", "foreign": true, "real_servers": [{"address": "10.0.0.9:80", "present": true}]}]`)
+	d.start()
+	d.until("lbd starts, waiting for it")
+	d.synced(true)
+	d.server("TCP", "drain", 0, 1, 9)
+	d.until("1 active connection left")
+	d.server("TCP", "drain", 0, 0, 9)
+	d.ends(exitDone, "no connection is left\n", "")
+}
+
+// A service with another name is the same one.
+func TestDrainWaitRenamed(t *testing.T) {
+	t.Parallel()
+	d := newDrainLab(t)
+	d.answer("admin", drained)
+	d.server("TCP", "drain", 0, 3, 9)
+	d.drain()
+	d.until("3 active connections left")
+	d.answer("services", `[{"name": "www", "key": "TCP 192.0.2.10:80", "protocol": "TCP", "real_servers": [
+		{"address": "10.0.0.2:80", "present": true, "active": 2, "admin": {"mode": "drain"}}]}]`)
+	d.until("2 active connections left")
+	d.server("TCP", "drain", 0, 0, 9)
+	d.ends(exitDone, "no connection is left\n", "")
+}
+
+// drained is the answer to a drain of one real server.
+const drained = `{"real_servers": [{"service": "web", "key": "TCP 192.0.2.10:80", "real_server": "10.0.0.2:80", "changed": true, "change": "drained", "admin": {"mode": "drain"}}]}`
+
 func TestDrainWaitEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -177,7 +220,7 @@ func TestDrainWaitEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDrainLab(t)
-			d.answer("admin", `{"real_servers": [{"service": "web", "real_server": "10.0.0.2:80", "changed": true, "change": "drained", "admin": {"mode": "drain"}}]}`)
+			d.answer("admin", drained)
 			tt.prepare(d)
 			d.drain(tt.args...)
 			if tt.during != nil {

@@ -144,7 +144,9 @@ type AdminResult struct {
 
 // AdminChange is what a request made of one real server.
 type AdminChange struct {
+	// Service is the name of the service, Key its identity.
 	Service    string `json:"service"`
+	Key        string `json:"key"`
 	RealServer string `json:"real_server"`
 	// Changed is false if it was so already.
 	Changed bool `json:"changed"`

@@ -92,7 +92,7 @@ func (o *owner) setAdmin(ctx context.Context, t api.AdminTarget, r api.AdminRequ
 		was := next[key]
 		is := request(was, r, f.server.Weight, now)
 		changes[i] = api.AdminChange{
-			Service: f.service.Name, RealServer: f.server.Address.String(), Changed: !sameOverride(was, is),
+			Service: f.service.Name, Key: f.service.ServiceKey.String(), RealServer: f.server.Address.String(), Changed: !sameOverride(was, is),
 			Change: adminWords(was, is, r, f.server.Weight, now),
 		}
 		if changes[i].Changed {
