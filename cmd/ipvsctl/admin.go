@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lbd-project/lbd/internal/api"
 )
@@ -136,7 +137,7 @@ that one again with reset. Once the file says another weight, that counts.
 			} else {
 				n, err := strconv.ParseUint(args[1], 10, 16)
 				if err != nil {
-					return usagef("weight: want 0 to 65535 or reset, got %q", args[1])
+					return noWeight(args[1])
 				}
 				weight := uint32(n)
 				r.Weight = &weight
@@ -146,7 +147,21 @@ that one again with reset. Once the file says another weight, that counts.
 		},
 	}
 	cmd.Flags().DurationVar(&over, "over", 0, "get there in even steps over `DURATION`")
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// A negative number looks like an option.
+		if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
+			if text := e.GetSpecifiedShortnames(); text != "" && '0' <= text[0] && text[0] <= '9' {
+				return noWeight("-" + text)
+			}
+		}
+		return cmd.Root().FlagErrorFunc()(cmd, err)
+	})
 	return cmd
+}
+
+// noWeight says that an argument is no weight.
+func noWeight(text string) error {
+	return usagef("weight: want 0 to 65535 or %s, got %q", reset, text)
 }
 
 // admin makes a request and prints what came of it.
