@@ -69,7 +69,7 @@ func (c *checker) Check(ctx context.Context) (healthcheck.Result, error) {
 	}
 	res.Advice, res.Detail, err = parse(line)
 	if err != nil {
-		return res, fmt.Errorf("agent %v: %w", c.target, err)
+		return res, err
 	}
 	return res, nil
 }
@@ -84,12 +84,12 @@ func (c *checker) ask(ctx context.Context) (string, error) {
 	defer b.Close()
 	if c.send != "" {
 		if _, err := io.WriteString(b, c.send); err != nil {
-			return "", fmt.Errorf("agent %v: send: %w", c.target, err)
+			return "", fmt.Errorf("send: %w", err)
 		}
 	}
 	line, err := bufio.NewReaderSize(b, maxAnswer).ReadString('\n')
 	if err != nil && err != io.EOF {
-		return "", fmt.Errorf("agent %v: read: %w", c.target, err)
+		return "", fmt.Errorf("read: %w", err)
 	}
 	return strings.TrimRight(line, "\r\n"), nil
 }
