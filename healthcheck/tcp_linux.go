@@ -25,7 +25,7 @@ func newTCPChecker(via Via, target netip.AddrPort, env Env) (Checker, error) {
 func (c *tcpChecker) Check(ctx context.Context) (Result, error) {
 	begun := time.Now()
 	if err := c.connect(ctx); err != nil {
-		return Result{Latency: time.Since(begun)}, fmt.Errorf("connect %s: %w", c.env.to(c.target), c.env.explain(err))
+		return Result{Latency: time.Since(begun)}, fmt.Errorf("connect %s: %w", c.env.Through.Name(c.target), c.env.explain(err))
 	}
 	return Result{Latency: time.Since(begun), Detail: "connected"}, nil
 }

@@ -83,16 +83,17 @@ func (e Env) path(v Via, target netip.Addr) (p Path, ok bool, err error) {
 	return p, true, nil
 }
 
-// to names the connection to a target.
-func (e Env) to(target netip.AddrPort) string {
-	if !e.Through.Service.IsValid() {
+// Name names the connection of a probe: "192.0.2.10:80 by 10.0.0.2", or the target
+// where it is asked itself.
+func (t Through) Name(target netip.AddrPort) string {
+	if !t.Service.IsValid() {
 		return target.String()
 	}
 	by := "by "
-	if e.Through.Tunnel {
+	if t.Tunnel {
 		by = "in the tunnel to "
 	}
-	return netip.AddrPortFrom(e.Through.Service.Unmap(), target.Port()).String() + " " + by + target.Addr().String()
+	return netip.AddrPortFrom(t.Service.Unmap(), target.Port()).String() + " " + by + target.Addr().String()
 }
 
 // explain adds what silence may come of on the way to a service.

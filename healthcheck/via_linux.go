@@ -111,7 +111,7 @@ func (v Via) Dial(ctx context.Context, env Env, network string, target netip.Add
 	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
 	c, err := v.dial(ctx, env, network, target)
 	if err != nil {
-		return nil, fmt.Errorf("connect %s: %w", env.to(target), env.explain(err))
+		return nil, fmt.Errorf("connect %s: %w", env.Through.Name(target), env.explain(err))
 	}
 	return c, nil
 }

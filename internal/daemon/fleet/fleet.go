@@ -300,14 +300,14 @@ func join(words ...string) string {
 	return out
 }
 
-// Label names a probe for people: "http/1.1 10.0.0.2:80". Its options are left to
-// the configuration.
+// Label names a probe for people: "http/1.1 10.0.0.2:80", "tcp 192.0.2.10:80 by
+// 10.0.0.2" of one through the service. Its options are left to the configuration.
 func Label(p healthcheck.Probe) string {
 	kind, _, _ := strings.Cut(p.Method.Key(), " ")
 	if p.Target.Port() == 0 {
 		return kind + " " + p.Target.Addr().String()
 	}
-	return kind + " " + p.Target.String()
+	return kind + " " + p.Through.Name(p.Target)
 }
 
 // Probes returns every probe of a configuration once.
