@@ -16,7 +16,7 @@ func (t *Table) Count(s *Server, from, to State) bool {
 	case Inactive:
 		ok = take(&s.inactive, 1)
 	case Uncounted:
-		t.bind(s, to)
+		t.Begin(s, to, 1)
 		return true
 	}
 	switch to {
@@ -31,6 +31,21 @@ func (t *Table) Count(s *Server, from, to State) bool {
 	}
 	t.changed(s)
 	return ok
+}
+
+// Begin counts n connections of s that are there already as st, which is not
+// Uncounted. It is n calls of Count from Uncounted, in one step.
+func (t *Table) Begin(s *Server, st State, n uint32) {
+	if n == 0 || st == Uncounted {
+		return
+	}
+	if st == Active {
+		s.active += n
+	} else {
+		s.inactive += n
+	}
+	t.bound(s)
+	t.changed(s)
 }
 
 // Persist changes the number of persistence templates of s. It returns false
@@ -54,17 +69,6 @@ func (t *Table) Request(s *Server, delta int) bool {
 	ok := add(&s.busy, delta)
 	t.changed(s)
 	return ok
-}
-
-// bind counts a new connection of s.
-func (t *Table) bind(s *Server, st State) {
-	if st == Active {
-		s.active++
-	} else {
-		s.inactive++
-	}
-	t.bound(s)
-	t.changed(s)
 }
 
 func add(n *uint32, delta int) bool {

@@ -2,7 +2,13 @@ package sched
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // TestOverload walks a server up to its upper threshold and down again, with the
@@ -165,4 +171,53 @@ func TestRemovedCounts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBegin counts connections in one step and one by one, and gets the same table,
+// with every scheduler: servers that are listed before or after, and thresholds.
+func TestBegin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		info := rapid.SampledFrom(Schedulers()).Draw(t, "scheduler")
+		o := Options{Overhead: Overhead(rapid.IntRange(0, 1).Draw(t, "overhead"))}
+		var tables [2]*Table
+		for i := range tables {
+			o.Rand, o.Now = rand.NewPCG(1, 2), func() time.Duration { return time.Minute }
+			var err error
+			if tables[i], err = New(info.Name, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range rapid.IntRange(1, 5).Draw(t, "servers") {
+			c := Config{Weight: uint32(rapid.IntRange(0, 3).Draw(t, "weight")), Upper: uint32(rapid.IntRange(0, 9).Draw(t, "upper"))}
+			listed := rapid.Bool().Draw(t, "listed first")
+			active, inactive := rapid.Uint32Range(0, 12).Draw(t, "active"), rapid.Uint32Range(0, 12).Draw(t, "inactive")
+			for n, table := range tables {
+				s := testServer(i, c)
+				if listed {
+					table.Insert(s)
+				}
+				if n == 0 {
+					table.Begin(s, Active, active)
+					table.Begin(s, Inactive, inactive)
+				} else {
+					for range active {
+						table.Count(s, Uncounted, Active)
+					}
+					for range inactive {
+						table.Count(s, Uncounted, Inactive)
+					}
+				}
+				table.Insert(s)
+			}
+		}
+		if diff := cmp.Diff(tables[1].Standings(), tables[0].Standings(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+			t.Fatalf("standings (-one by one +in one step):\n%s", diff)
+		}
+		for n := range 20 {
+			p := &Packet{Src: netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), SrcPort: uint16(n)}
+			if one, all := tables[1].Pick(p, Active), tables[0].Pick(p, Active); call(one) != call(all) {
+				t.Fatalf("pick %d: one by one %s, in one step %s", n, call(one), call(all))
+			}
+		}
+	})
 }

@@ -133,7 +133,7 @@ func (t *Table) Update(s *Server, c Config) {
 func (t *Table) Pick(p *Packet, st State) *Server {
 	s := t.sched.pick(p)
 	if s != nil && st != Uncounted {
-		t.bind(s, st)
+		t.Begin(s, st, 1)
 	}
 	return s
 }

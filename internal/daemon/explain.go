@@ -102,12 +102,8 @@ func (d *Daemon) explainKernel(ctx context.Context, s *fleet.Service, overhead s
 				Weight: dst.Weight, Upper: dst.UpperThreshold, Lower: dst.LowerThreshold,
 			})
 			t.Insert(sv)
-			for range dst.Conns.Active {
-				t.Count(sv, sched.Uncounted, sched.Active)
-			}
-			for range dst.Conns.Inactive {
-				t.Count(sv, sched.Uncounted, sched.Inactive)
-			}
+			t.Begin(sv, sched.Active, dst.Conns.Active)
+			t.Begin(sv, sched.Inactive, dst.Conns.Inactive)
 		}
 	}
 	x.Standings = t.Standings()

@@ -56,6 +56,9 @@ func TestExplainKernel(t *testing.T) {
 		{name: "wlc before the kernel changed", scheduler: "wlc", overhead: sched.OverheadInactive, conns: conns,
 			want: "10.0.0.3:80: it has the least score\n" +
 				"10.0.0.2:80 1/1 2+600 \"1112\" unchecked\n10.0.0.3:80 1/1 4+0 \"1024\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
+		{name: "as many connections as there can be", scheduler: "wlc", conns: map[string]ipvs.Conns{rs2: {Active: 1<<32 - 1, Inactive: 1<<32 - 1}},
+			want: "10.0.0.3:80: it has the least score\n" +
+				"10.0.0.2:80 1/1 4294967295+4294967295 \"1108101562110\" unchecked\n10.0.0.3:80 1/1 0+0 \"0\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
 		{name: "ties", scheduler: "lc", conns: map[string]ipvs.Conns{},
 			want: "10.0.0.2:80: it has the least score, as has 10.0.0.3:80, and stands before\n" +
 				"10.0.0.2:80 1/1 0+0 \"0\" unchecked\n10.0.0.3:80 1/1 0+0 \"0\" unchecked\n10.0.0.4:80 0/0 0+0 \"\" unchecked\n"},
