@@ -75,7 +75,7 @@ func (c Check) Key() string {
 // Warnings of a check that can call dead targets healthy.
 const (
 	// SilenceWarning is for a target that no other check looks at.
-	SilenceWarning = "a target that says nothing counts as healthy: require a reply, or add a check of another kind (icmp, tcp)"
+	SilenceWarning = "a target that says nothing counts as healthy: require a reply, or add a check of another kind that must pass, too (icmp, tcp)"
 	// TimeoutWarning is for a timeout of less than NeighbourTimeout.
 	TimeoutWarning = "a target on the same network that is off is noticed only after 3 s: without a required reply the timeout should be at least 4 s"
 )

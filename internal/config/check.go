@@ -343,23 +343,31 @@ func (p *parser) apply(d *serverDraft, target netip.AddrPort, svc *VirtualServic
 		}
 		plain = plain && c.group == healthcheck.RuleProbe
 	}
-	ps.warnOfSilence(list)
+	if ps.silent(rule) {
+		ps.warnOfSilence(list)
+	}
 	if plain {
 		return ps.list, nil
 	}
 	return ps.list, &rule
 }
 
-// warnOfSilence warns of UDP checks to which a dead real server looks like a
-// healthy one, where no other check looks at it.
-func (ps *probes) warnOfSilence(list []check) {
-	for i := range ps.list {
-		if c, ok := ps.list[i].Method.(udpcheck.Check); !ok || c.RequireReply {
-			return
+// silent reports whether a dead real server looks healthy by a rule: its UDP checks
+// pass without an answer, and no other check looks at it, or counts.
+func (ps *probes) silent(rule healthcheck.Rule) bool {
+	return len(rule.Of) > 0 && healthcheck.Up == rule.Eval(func(probe int) healthcheck.State {
+		if c, ok := ps.list[probe].Method.(udpcheck.Check); ok && !c.RequireReply {
+			return healthcheck.Up
 		}
-	}
+		return healthcheck.Down
+	})
+}
+
+// warnOfSilence warns of the UDP checks that pass without an answer.
+func (ps *probes) warnOfSilence(list []check) {
 	for i := range list {
 		c := &list[i]
+		ps.warnOfSilence(c.of)
 		u, ok := c.method.(udpcheck.Check)
 		if !ok || c.bad || ps.p.silent[c.at] {
 			continue

@@ -168,7 +168,7 @@ func (p *parser) parseServer(n *node, sd *serviceDraft, svc *VirtualService, rs 
 		rs.Tunnel = d.tunnel
 	}
 	if svc.Protocol == ipvs.UDP {
-		p.warnTCPCheck(&d)
+		p.warnTCPCheck(d.checks)
 	}
 	rs.Probes, rs.Rule = p.apply(&d, addr, svc)
 	if d.agent != nil {
@@ -229,8 +229,10 @@ func (p *parser) checkServer(d *serverDraft, svc *VirtualService) {
 }
 
 // warnTCPCheck warns of a check that tries the number of a UDP port with TCP.
-func (p *parser) warnTCPCheck(d *serverDraft) {
-	for _, c := range d.checks {
+func (p *parser) warnTCPCheck(list []check) {
+	for i := range list {
+		c := &list[i]
+		p.warnTCPCheck(c.of)
 		if c.kind == checkTCP && !c.bad && c.port == 0 {
 			p.warnOnce(c.at, "check: tcp is tried on the port of a service with protocol udp: give the check a port if the real server does not listen there with TCP")
 		}
