@@ -92,17 +92,24 @@ func (l *lab) dial(network, addr string) (net.Conn, string) {
 // eachWay runs a test with a daemon that sends everything to server 1, and with
 // none.
 func eachWay(t *testing.T, o Options, s Spec, fn func(t *testing.T, l *lab)) {
-	for _, way := range []string{"queue", "fallback"} {
-		t.Run(way, func(t *testing.T) {
-			o.FailOpen = true
-			l := newLab(t, o)
-			l.apply(s)
-			if way == "queue" {
-				l.serve(to(1))
-			}
-			fn(t, l)
-		})
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) { fn(t, newWayLab(t, way, o, s)) })
 	}
+}
+
+// ways are who chooses real servers.
+var ways = []string{"queue", "fallback"}
+
+// newWayLab makes a lab where way chooses.
+func newWayLab(t *testing.T, way string, o Options, s Spec) *lab {
+	t.Helper()
+	o.FailOpen = true
+	l := newLab(t, o)
+	l.apply(s)
+	if way == "queue" {
+		l.serve(to(1))
+	}
+	return l
 }
 
 // TestNetnsForeignMarks has other programs mark packets and connections before

@@ -1,9 +1,14 @@
 package ruleset
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,39 +75,112 @@ func TestNetnsTraffic(t *testing.T) {
 		spec Spec
 	}{{"elsewhere", bothVersions()}, {"here", local}, {"with dead real servers", dead}, {"with stateless services", mixed}} {
 		t.Run(test.name, func(t *testing.T) {
-			eachWay(t, Options{}, test.spec, func(t *testing.T, l *lab) {
-				l.lb.SetSysctl("net.netfilter.nf_conntrack_acct", "1")
-				for _, addr := range []string{"192.0.2.1:8080", "[2001:db8::1]:8080"} {
-					l.serveTCP(l.lb, addr, "L")
-					l.serveUDP(l.lb, addr, "L")
-				}
-				for _, from := range []*netnstest.NS{l.client, l.lb} {
-					for _, addr := range addresses {
-						for range 4 {
-							l.exchange(from, addr)
-						}
-					}
-				}
-				l.unanswered()
-				l.settled()
-				want := l.accounted()
-				if len(test.spec.Dead) > 0 {
-					want[99<<8] = sent{}
-				}
-				got := l.traffic()
-				if !cmp.Equal(want, got) {
-					t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
-				}
-				if least := uint64(1e5); want[mark1].Bytes+want[mark2].Bytes < least || want[mark4].BytesBack+want[mark3].BytesBack < least {
-					t.Errorf("only %+v", want)
-				}
-			})
+			for _, way := range ways {
+				t.Run(way, func(t *testing.T) { testTraffic(t, way, test.spec) })
+			}
 		})
 	}
 }
 
-// exchange has a datagram each way, a connection that a client closes, with some
-// data in both directions, and one that it resets.
+// testTraffic compares what both counted. It begins anew in another lab where TCP
+// sent something again, as it does on a slow host: a late copy of what has been
+// acknowledged passes connection tracking unaccounted (NFCT_TCP_IGNORE in the
+// kernel's nf_conntrack_proto_tcp.c, since Linux 6.1).
+func testTraffic(t *testing.T, way string, s Spec) {
+	const tries = 5
+	for try := 1; ; try++ {
+		l := newWayLab(t, way, Options{}, s)
+		want, got := l.exchangeAll()
+		if len(s.Dead) > 0 {
+			want[99<<8] = sent{}
+		}
+		if !cmp.Equal(want, got) {
+			again := l.sentAgain()
+			diff := cmp.Diff(want, got)
+			if again > 0 && try < tries {
+				t.Logf("%d segments came twice (-want +got)\n%s", again, diff)
+				continue
+			}
+			t.Errorf("try %d, %d segments came twice (-want +got)\n%s", try, again, diff)
+		}
+		if least := uint64(1e5); want[mark1].Bytes+want[mark2].Bytes < least || want[mark4].BytesBack+want[mark3].BytesBack < least {
+			t.Errorf("only %+v", want)
+		}
+		return
+	}
+}
+
+// exchangeAll has everything in the lab that there is to count, and returns what
+// connection tracking and the rules counted.
+func (l *lab) exchangeAll() (want, got map[uint32]sent) {
+	l.t.Helper()
+	l.lb.SetSysctl("net.netfilter.nf_conntrack_acct", "1")
+	for _, addr := range []string{"192.0.2.1:8080", "[2001:db8::1]:8080"} {
+		l.serveTCP(l.lb, addr, "L")
+		l.serveUDP(l.lb, addr, "L")
+	}
+	each := func(exchange func(from *netnstest.NS, addr string)) {
+		for _, from := range []*netnstest.NS{l.client, l.lb} {
+			for _, addr := range addresses {
+				for range 4 {
+					exchange(from, addr)
+				}
+			}
+		}
+	}
+	each(l.exchange)
+	l.unanswered()
+	// Last, since connection tracking forgets them after 10 seconds.
+	each(l.openAndReset)
+	l.settled()
+	return l.accounted(), l.traffic()
+}
+
+// sentAgain is how many segments TCP sent more than once.
+func (l *lab) sentAgain() (n int) {
+	l.t.Helper()
+	for _, ns := range append([]*netnstest.NS{l.client, l.lb}, l.servers...) {
+		for _, c := range []struct{ file, line, name string }{
+			{"snmp", "Tcp:", "RetransSegs"}, // those of the tail loss probe included
+			{"netstat", "TcpExt:", "TCPWinProbe"},
+		} {
+			var text []byte
+			err := ns.Do(func() (err error) {
+				text, err = os.ReadFile("/proc/thread-self/net/" + c.file)
+				return err
+			})
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			v, err := counterOf(string(text), c.line, c.name)
+			if err != nil {
+				l.t.Fatalf("%s: %v", c.file, err)
+			}
+			n += v
+		}
+	}
+	return n
+}
+
+// counterOf reads a file of the kernel that has names in one line and their
+// values in the next, both with the same beginning.
+func counterOf(text, begin, name string) (int, error) {
+	column := -1
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0 || f[0] != begin:
+		case column < 0:
+			column = slices.Index(f, name)
+		case column < len(f):
+			return strconv.Atoi(f[column])
+		}
+	}
+	return 0, fmt.Errorf("no %s %s", begin, name)
+}
+
+// exchange has a datagram each way and a connection that a client closes, with
+// some data in both directions.
 func (l *lab) exchange(from *netnstest.NS, addr string) {
 	l.t.Helper()
 	if _, err := l.ask(from, "udp", addr); err != nil {
@@ -121,12 +199,17 @@ func (l *lab) exchange(from *netnstest.NS, addr string) {
 	if n, err := io.Copy(io.Discard, c); err != nil || n != 100_001 {
 		l.t.Fatalf("%d bytes, %v", n, err)
 	}
-	r, err := from.DialContext(l.t.Context(), "tcp", addr)
+}
+
+// openAndReset has a connection that a client resets.
+func (l *lab) openAndReset(from *netnstest.NS, addr string) {
+	l.t.Helper()
+	c, err := from.DialContext(l.t.Context(), "tcp", addr)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	r.(*net.TCPConn).SetLinger(0)
-	r.Close()
+	c.(*net.TCPConn).SetLinger(0)
+	c.Close()
 }
 
 // unanswered sends datagrams to the real servers elsewhere, while these are mute.
