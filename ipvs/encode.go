@@ -20,6 +20,14 @@ func beginMessage(b []byte, family uint16, flags uint16, seq uint32, cmd uint8) 
 	return append(b, cmd, familyVersion, 0, 0)
 }
 
+// appendNoop appends a message that asks the kernel for nothing.
+func appendNoop(b []byte, flags uint16, seq uint32) []byte {
+	start := len(b)
+	b = beginMessage(b, nlmsgNoop, flags, seq, 0)[:start+nlmsgHeaderLen]
+	endMessage(b, start)
+	return b
+}
+
 // endMessage fills in the length of the message that starts at start. Every
 // attribute is padded, so the end is aligned.
 func endMessage(b []byte, start int) {

@@ -209,3 +209,18 @@ func TestKernelSyncDaemons(t *testing.T) {
 		t.Errorf("sync daemon with mixed family: %v, want %v", err, unix.EINVAL)
 	}
 }
+
+// TestKernelSyncDaemonStopsAtOnce stops daemons right after their start, so that
+// the threads of some have not run yet.
+func TestKernelSyncDaemonStopsAtOnce(t *testing.T) {
+	c, ns := kernelClient(t)
+	ns.AddAddr("lo", "192.0.2.1/32")
+	for range 200 {
+		if err := c.StartSyncDaemon(t.Context(), SyncDaemon{State: SyncMaster, Interface: "lo"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.StopSyncDaemon(t.Context(), SyncMaster); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

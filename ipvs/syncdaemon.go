@@ -105,18 +105,48 @@ func (c *Client) StartSyncDaemon(ctx context.Context, d SyncDaemon) error {
 // StopSyncDaemon stops the sync daemon of a state. It fails with
 // ErrSyncDaemonNotRunning.
 func (c *Client) StopSyncDaemon(ctx context.Context, s SyncState) error {
-	err := c.run(ctx, func() error {
-		return c.request(ctx, cmdDelDaemon, func(b []byte) []byte {
-			start := len(b)
-			b = appendU32(beginNested(b, attrDaemon), daemonState, uint32(s))
-			endNested(b, start)
-			return b
-		})
-	})
+	err := c.run(ctx, func() error { return c.stopSyncDaemon(ctx, s) })
 	if err != nil {
 		return &Error{Op: "stop sync daemon", Err: err}
 	}
 	return nil
+}
+
+// stopSyncDaemon sends the request with a second message that does nothing and
+// waits for the answer to that. The kernel answers in order, but not at all to a
+// request whose result is EINTR (netlink_rcv_skb), and that is the result of
+// stopping a thread that has not run yet (kthread), as right after the start on
+// a busy host: the daemon is stopped all the same.
+func (c *Client) stopSyncDaemon(ctx context.Context, s SyncState) error {
+	seq := c.begin(cmdDelDaemon, flagRequest|flagAck, func(b []byte) []byte {
+		start := len(b)
+		b = appendU32(beginNested(b, attrDaemon), daemonState, uint32(s))
+		endNested(b, start)
+		return b
+	})
+	last := c.link.nextSeq(1)
+	c.wbuf = appendNoop(c.wbuf, flagAck, last)
+	if err := c.link.conn.send(c.wbuf); err != nil {
+		return err
+	}
+	var kernel error
+	err := c.receive(ctx, func(m *message) (bool, error) {
+		if m.seq != seq && m.seq != last {
+			return false, errUnexpected
+		}
+		if m.typ != nlmsgError {
+			return false, errUnknownType
+		}
+		ans, err := decodeAnswer(m.flags, m.payload)
+		if err == nil && ans.errno != 0 {
+			kernel = ans.error(cmdDelDaemon)
+		}
+		return m.seq == last, err
+	})
+	if err != nil {
+		return err
+	}
+	return kernel
 }
 
 func appendSyncDaemon(b []byte, d SyncDaemon) []byte {
