@@ -32,13 +32,17 @@ const priorityTry = 101
 
 // What a client may have done to a packet so that no real server answers it. An
 // attacker sends such packets to make real servers look bad, so they do not count:
-// those that may die on the way for want of hops, have IP options, or the TCP
-// options of signed connections, which Linux drops without a word where nobody
-// asked for them (tcp_inbound_hash in net/ipv4/tcp.c).
+// those that may die on the way for want of hops, have IP options, the TCP options
+// of signed connections, which Linux drops without a word where nobody asked for
+// them (tcp_inbound_hash in net/ipv4/tcp.c), or that of Multipath TCP, with which a
+// segment may ask to join a connection that there is none of: a real server whose
+// listener has it, as those of Go have, resets that (subflow_check_req in
+// net/mptcp/subflow.c).
 const (
 	leastHops        = 16
 	tcpOptionMD5     = 19
 	tcpOptionAO      = 29
+	tcpOptionMPTCP   = 30
 	plainIPv4        = 4<<4 | 5 // version, and a header of 5 words
 	offIPv4Hops      = 8
 	offIPv6Hops      = 7
@@ -115,10 +119,10 @@ func (t *table) tryRules() []exprs {
 		}
 	}
 	return []exprs{
-		// meta l4proto tcp @nh,0,8 0x45 ip ttl > 16 tcp option md5sig missing tcp option 29 missing
+		// meta l4proto tcp @nh,0,8 0x45 ip ttl > 16 tcp option md5sig missing tcp option 29 missing tcp option mptcp missing
 		//	ct mark & MASK @passive_tried ct mark set ct mark | TRIED
 		// meta l4proto tcp ip6 nexthdr tcp ip6 hoplimit > 16 …
-		rule(protocol(protoTCP), plain, lacks(tcpOptionMD5), lacks(tcpOptionAO),
+		rule(protocol(protoTCP), plain, lacks(tcpOptionMD5), lacks(tcpOptionAO), lacks(tcpOptionMPTCP),
 			t.ofServers(setTried), orCTMark(^uint32(0), t.opts.Tried())),
 	}
 }

@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -205,11 +206,24 @@ func (l *lab) rawSYN(port uint16, ip, tcp []byte) {
 func TestNetnsHandshakesOdd(t *testing.T) {
 	l := newLab(t, Options{FailOpen: true})
 	l.apply(passive(true))
+	nft(t, l.rulesOf(l.client), "table inet seen { chain in { type filter hook input priority 0; tcp sport 80 counter name answers; }; counter answers {}; }")
 	md5 := append([]byte{19, 18}, make([]byte, 18)...)
 	ao := append([]byte{29, 16}, make([]byte, 14)...)
-	for i, options := range []struct{ ip, tcp []byte }{{nil, md5}, {nil, ao}, {[]byte{1, 1, 1, 0}, nil}, {nil, []byte{2, 4, 5, 180}}} {
+	// The token is of no connection.
+	join := []byte{30, 12, 0x10, 1, 1, 2, 3, 4, 5, 6, 7, 8}
+	for i, options := range []struct{ ip, tcp []byte }{{nil, md5}, {nil, ao}, {nil, join}, {[]byte{1, 1, 1, 0}, nil}, {nil, []byte{2, 4, 5, 180}}} {
 		port := uint16(5000 + i)
+		before := l.counterOf(l.client, "seen", "answers")
 		l.rawSYN(port, options.ip, options.tcp)
+		if options.ip == nil && bytes.Equal(options.tcp, join) {
+			// A reset leaves no entry.
+			for end := time.Now().Add(waitTime); l.counterOf(l.client, "seen", "answers") == before; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("who joins no connection gets no answer")
+				}
+			}
+			continue
+		}
 		l.flowOf(&net.TCPAddr{Port: int(port), IP: net.IPv4zero}, every)
 	}
 	want := begun{Tried: 1, Answered: 1}
