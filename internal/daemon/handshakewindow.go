@@ -87,6 +87,7 @@ func (w *handshakeWindow) begin(now time.Time, h *userspace.Handshakes) {
 		reset:       w.waiting.take(h.Reset),
 		unreachable: w.waiting.take(h.Unreachable) + h.UnreachableUDP,
 	})
+	w.waiting.take(h.Withdrawn)
 }
 
 // end takes in that time passes, and forgets what matters no more.

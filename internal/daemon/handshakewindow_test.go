@@ -47,6 +47,7 @@ func TestHandshakeWindow(t *testing.T) {
 		{"some answered", []userspace.Handshakes{{Tried: 5, Answered: 3}, none, none, none}, fleet.Handshakes{Good: 3, Unanswered: 2, LateGood: 3, LateBad: 2}},
 		{"answered before", []userspace.Handshakes{{Tried: 5, Answered: 5}, {Tried: 2}, {Tried: 2}, none, none, none}, fleet.Handshakes{Good: 5, Unanswered: 4, LateBad: 4}},
 		{"reset, unreachable", []userspace.Handshakes{{Tried: 5, Reset: 2, Unreachable: 3}}, fleet.Handshakes{Reset: 2, Unreachable: 3, LateBad: 5}},
+		{"withdrawn", []userspace.Handshakes{{Tried: 5, Answered: 1}, {Withdrawn: 3}, none, none}, fleet.Handshakes{Good: 1, Unanswered: 1, LateGood: 1, LateBad: 1}},
 		{"more outcomes than tries", []userspace.Handshakes{{Tried: 1, Answered: 9, Reset: 9, Unreachable: 9}}, fleet.Handshakes{Good: 1, LateGood: 1}},
 		{"outcomes before tries do not count later", []userspace.Handshakes{{Answered: 9}, {Tried: 2}, none, none, none}, fleet.Handshakes{Unanswered: 2, LateBad: 2}},
 		{"out of the window", []userspace.Handshakes{{Tried: 5, Answered: 5}, none, none, none, none, none, none, none, none, none, none}, fleet.Handshakes{}},

@@ -30,12 +30,12 @@ const answeredUDP = ruleset.UnreachableUDP + 1
 type counts [answeredUDP + 1]uint64
 
 // Handshakes are how connections to a real server began. A TCP connection is tried
-// once, and has one outcome at most. Of UDP ICMP errors are counted, and the
-// datagrams that came back.
+// once, and has one outcome at most; one that is Withdrawn says nothing of the real
+// server. Of UDP ICMP errors are counted, and the datagrams that came back.
 type Handshakes struct {
 	ipvs.DestinationKey
-	Tried, Answered, Reset, Unreachable uint64
-	AnsweredUDP, UnreachableUDP         uint64
+	Tried, Answered, Reset, Unreachable, Withdrawn uint64
+	AnsweredUDP, UnreachableUDP                    uint64
 }
 
 // WatchHandshakes makes the services of these keys those whose Handshakes are
@@ -90,7 +90,7 @@ func (e *Engine) Handshakes() ([]Handshakes, error) {
 			h := Handshakes{
 				DestinationKey: s.key(),
 				Tried:          more[ruleset.Tried], Answered: more[ruleset.Answered],
-				Reset: more[ruleset.Reset], Unreachable: more[ruleset.Unreachable],
+				Reset: more[ruleset.Reset], Unreachable: more[ruleset.Unreachable], Withdrawn: more[ruleset.Withdrawn],
 				UnreachableUDP: more[ruleset.UnreachableUDP],
 			}
 			// What came back has the ICMP errors in it.

@@ -34,11 +34,11 @@ func TestHandshakes(t *testing.T) {
 	say := func(h ...handshake) { g.rules.handshakes = h }
 	want("nothing yet")
 	say(handshake{m1, ruleset.Tried, 5}, handshake{m1, ruleset.Answered, 3}, handshake{m2, ruleset.Reset, 2},
-		handshake{m2, ruleset.UnreachableUDP, 1}, handshake{m2, ruleset.Unreachable, 6}, handshake{0x77700, ruleset.Tried, 9})
+		handshake{m2, ruleset.UnreachableUDP, 1}, handshake{m2, ruleset.Unreachable, 6}, handshake{m2, ruleset.Withdrawn, 4}, handshake{0x77700, ruleset.Tried, 9})
 	want("the first", Handshakes{DestinationKey: key(0), Tried: 5, Answered: 3},
-		Handshakes{DestinationKey: key(1), Reset: 2, Unreachable: 6, UnreachableUDP: 1})
+		Handshakes{DestinationKey: key(1), Reset: 2, Unreachable: 6, Withdrawn: 4, UnreachableUDP: 1})
 	want("nothing new")
-	say(handshake{m2, ruleset.Reset, 3}, handshake{m2, ruleset.Unreachable, 6}, handshake{m2, ruleset.UnreachableUDP, 1})
+	say(handshake{m2, ruleset.Reset, 3}, handshake{m2, ruleset.Unreachable, 6}, handshake{m2, ruleset.Withdrawn, 4}, handshake{m2, ruleset.UnreachableUDP, 1})
 	want("one left out", Handshakes{DestinationKey: key(1), Reset: 1})
 	say(handshake{m1, ruleset.Tried, 6}, handshake{m1, ruleset.Tried, 6}, handshake{m1, ruleset.Answered, 3}, handshake{m2, ruleset.Reset, 1})
 	want("one twice, one begun again", Handshakes{DestinationKey: key(0), Tried: 1}, Handshakes{DestinationKey: key(1), Reset: 1})

@@ -102,8 +102,11 @@ func (t *table) firstRules(s *shape, output bool) []exprs {
 	if s.passive {
 		rules = append(rules, t.errorRule(output))
 	}
+	rules = append(rules, t.countRule(s, output))
+	if s.passive {
+		rules = append(rules, t.repliedRule())
+	}
 	rules = append(rules,
-		t.countRule(s, output),
 		// ct state established,related goto tracked
 		rule(ctHas(expr.CtKeySTATE, knownStates), goTo(chainTracked)),
 	)
@@ -138,6 +141,9 @@ func (t *table) firstRules(s *shape, output bool) []exprs {
 		//
 		// As in trackedRules: nobody has answered yet.
 		rules = append(rules, rule(confirmed, t.ofServers(setDead), verdict(expr.VerdictDrop)))
+	}
+	if s.passive {
+		rules = append(rules, t.withdrawnRule())
 	}
 	// ct status confirmed accept
 	//

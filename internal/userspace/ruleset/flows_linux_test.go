@@ -110,10 +110,14 @@ func TestNetnsActiveAgain(t *testing.T) {
 }
 
 // synOf returns the segment that begins an IPv4 flow, with options of TCP.
-func synOf(tu *flow.Tuple, options ...byte) []byte {
+func synOf(tu *flow.Tuple, options ...byte) []byte { return segmentOf(tu, 1, tcpSYN, options...) }
+
+// segmentOf is a segment without data.
+func segmentOf(tu *flow.Tuple, seq uint32, flags byte, options ...byte) []byte {
 	b := binary.BigEndian.AppendUint16(nil, tu.SrcPort)
 	b = binary.BigEndian.AppendUint16(b, tu.DstPort)
-	b = append(b, 0, 0, 0, 1, 0, 0, 0, 0, byte(5+len(options)/4)<<4, tcpSYN, 0xff, 0xff, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, seq)
+	b = append(b, 0, 0, 0, 0, byte(5+len(options)/4)<<4, flags, 0xff, 0xff, 0, 0, 0, 0)
 	b = append(b, options...)
 	src, dst := tu.Src().As4(), tu.Dst().As4()
 	sum := uint32(unix.IPPROTO_TCP) + uint32(len(b))

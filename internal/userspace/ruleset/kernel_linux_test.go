@@ -42,6 +42,8 @@ func TestKernelRuleset(t *testing.T) {
 		{"Handshakes", TestNetnsHandshakes},
 		{"HandshakesFlood", TestNetnsHandshakesFlood},
 		{"HandshakesOdd", TestNetnsHandshakesOdd},
+		{"HandshakesOldSocket", TestNetnsHandshakesOldSocket},
+		{"HandshakesWithdrawn", TestNetnsHandshakesWithdrawn},
 		{"ActiveAgain", TestNetnsActiveAgain},
 		{"Inactive", TestNetnsInactive},
 		{"InactiveByServer", TestNetnsInactiveByServer},

@@ -18,12 +18,14 @@ const (
 	chainTryIn   = "passive_input"
 	chainTry     = "passive_try"    // the first packet of a flow
 	chainReplied = "passive_answer" // the first answer of its real server
+	chainQuit    = "passive_quit"   // a client's RST before it
 	chainErrors  = "passive_errors" // ICMP about a flow
 
 	setPassive     = "passive"             // mark
 	setTried       = "passive_tried"       // mark; each element counts TCP connections that begin
 	setAnswered    = "passive_answered"    // … that the real server took
 	setReset       = "passive_reset"       // … that it refused
+	setWithdrawn   = "passive_withdrawn"   // … that the client reset before either
 	setUnreachable = "passive_unreachable" // mark . protocol; … of which ICMP says that it cannot be reached, and such ICMP about UDP
 )
 
@@ -64,13 +66,14 @@ func (t *table) addPassiveSets() {
 	t.addSet(setTried, nil, mark)
 	t.addSet(setAnswered, nil, mark)
 	t.addSet(setReset, nil, mark)
+	t.addSet(setWithdrawn, nil, mark)
 	t.addSet(setUnreachable, nil, mark, proto)
 	for _, name := range countingSets {
 		t.sets[name].Counter = true
 	}
 }
 
-var countingSets = []string{setTried, setAnswered, setReset, setUnreachable}
+var countingSets = []string{setTried, setAnswered, setReset, setWithdrawn, setUnreachable}
 
 // passiveSet says whether a set is of those.
 func passiveSet(name string) bool { return name == setPassive || slices.Contains(countingSets, name) }
@@ -94,6 +97,7 @@ func (t *table) passiveChains(s *shape) []chain {
 	return []chain{
 		{name: chainTry, rules: t.tryRules()},
 		{name: chainReplied, rules: t.answeredRules()},
+		{name: chainQuit, rules: t.withdrawnRules()},
 		{name: chainErrors, rules: t.unreachableRules()},
 		{chainTryOut, nftables.ChainHookPostrouting, nat, priorityTry, enter},
 		{chainTryIn, nftables.ChainHookInput, nat, priorityTry, enter},
@@ -137,12 +141,24 @@ func (t *table) unreachable() exprs {
 	return append(exprs{ct(expr.CtKeyMARK, reg32), bitwise(reg32, t.opts.Mask, 0), ct(expr.CtKeyPROTOCOL, reg32+1)}, in(setUnreachable)...)
 }
 
-// repliedRules are for packets that begin or end a TCP connection.
-func (t *table) repliedRules() []exprs {
-	return []exprs{
-		// ct mark & TRIED != 0 ct direction reply jump passive_answer
-		rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), reply(), jump(chainReplied)),
-	}
+// repliedRule leads the first answer of a real server aside. That need not begin
+// the connection: where the real server still has an earlier one from the client's
+// port, it confirms what it has of that.
+func (t *table) repliedRule() exprs {
+	// ct mark & TRIED != 0 ct direction reply meta l4proto tcp jump passive_answer
+	return rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), reply(), protocol(protoTCP), jump(chainReplied))
+}
+
+// withdrawnRule leads a client's RST for what nobody has answered aside: with it
+// connection tracking forgets the connection, so that no answer will be seen.
+func (t *table) withdrawnRule() exprs {
+	// ct mark & TRIED != 0 meta l4proto tcp tcp flags & rst != 0 jump passive_quit
+	return rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), protocol(protoTCP), tcpFlags(tcpRST, expr.CmpOpNeq, 0), jump(chainQuit))
+}
+
+func (t *table) withdrawnRules() []exprs {
+	// ct mark & MASK @passive_withdrawn ct mark set ct mark & ~TRIED
+	return []exprs{rule(t.ofServers(setWithdrawn), orCTMark(^t.opts.Tried(), 0))}
 }
 
 // answeredRules are for the first answer of a real server. What the client does
@@ -216,6 +232,7 @@ func passiveElements(mark uint32, yield func(set string, e element)) {
 	yield(setTried, element{key: key})
 	yield(setAnswered, element{key: key})
 	yield(setReset, element{key: key})
+	yield(setWithdrawn, element{key: key})
 	for _, p := range []byte{protoTCP, protoUDP} {
 		yield(setUnreachable, element{key: key + string(padded([]byte{p}))})
 	}
@@ -254,13 +271,15 @@ func (t *table) editPassive(c *changes, s *Spec) {
 type Handshake uint8
 
 // The kinds of Handshake. A TCP connection is Tried once, and then is Answered,
-// Reset or Unreachable at most once: its first answer, or ICMP in place of one. Of
-// UDP each ICMP error is UnreachableUDP; Traffic tells of answers.
+// Reset or Unreachable at most once: its first answer, or ICMP in place of one; or
+// it is Withdrawn, reset by the client before any of these, and says nothing. Of UDP
+// each ICMP error is UnreachableUDP; Traffic tells of answers.
 const (
 	Tried Handshake = iota
 	Answered
 	Reset
 	Unreachable
+	Withdrawn
 	UnreachableUDP
 )
 
@@ -298,7 +317,7 @@ func (r *Rules) Handshakes(visit func(mark uint32, kind Handshake, n uint64)) er
 
 // handshakes reads elements of a set: a mark, and a protocol where it has one.
 func (o *Options) handshakes(set string, visit func(mark uint32, kind Handshake, n uint64)) countVisitor {
-	kind := map[string]Handshake{setTried: Tried, setAnswered: Answered, setReset: Reset, setUnreachable: Unreachable}[set]
+	kind := map[string]Handshake{setTried: Tried, setAnswered: Answered, setReset: Reset, setWithdrawn: Withdrawn, setUnreachable: Unreachable}[set]
 	size := 4
 	if kind == Unreachable {
 		size = 8

@@ -32,7 +32,7 @@ func passive(on bool) Spec {
 }
 
 // begun is how flows began.
-type begun struct{ Tried, Answered, Reset, Unreachable, UnreachableUDP uint64 }
+type begun struct{ Tried, Answered, Reset, Unreachable, UnreachableUDP, Withdrawn uint64 }
 
 // handshakes is what the rules counted, of the real servers that are used.
 func (l *lab) handshakes() begun {
@@ -40,12 +40,24 @@ func (l *lab) handshakes() begun {
 	var got begun
 	err := l.rules.Handshakes(func(m uint32, k Handshake, n uint64) {
 		*map[Handshake]*uint64{
-			Tried: &got.Tried, Answered: &got.Answered, Reset: &got.Reset, Unreachable: &got.Unreachable,
+			Tried: &got.Tried, Answered: &got.Answered, Reset: &got.Reset, Unreachable: &got.Unreachable, Withdrawn: &got.Withdrawn,
 			UnreachableUDP: &got.UnreachableUDP,
 		}[k] += n
 	})
 	if err != nil {
 		l.t.Fatal(err)
+	}
+	return got
+}
+
+// waitHandshakes waits for what may be on its way, and returns what the rules
+// counted by then.
+func (l *lab) waitHandshakes(want begun) (got begun) {
+	l.t.Helper()
+	for end := time.Now().Add(waitTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if got = l.handshakes(); got == want {
+			break
+		}
 	}
 	return got
 }
@@ -153,15 +165,8 @@ func TestNetnsHandshakes(t *testing.T) {
 				}
 				n := uint64(len(addresses))
 				w := test.want
-				want := begun{n * w.Tried, n * w.Answered, n * w.Reset, n * w.Unreachable, n * w.UnreachableUDP}
-				// What comes last may be on its way.
-				var got begun
-				for end := time.Now().Add(waitTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-					if got = l.handshakes(); got == want {
-						break
-					}
-				}
-				if got != want {
+				want := begun{n * w.Tried, n * w.Answered, n * w.Reset, n * w.Unreachable, n * w.UnreachableUDP, n * w.Withdrawn}
+				if got := l.waitHandshakes(want); got != want {
 					t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
 				}
 				if ok, err := l.rules.Intact(t.Context()); !ok || err != nil {
@@ -180,9 +185,15 @@ func TestNetnsHandshakes(t *testing.T) {
 // rawSYN sends the first segment of a connection over IPv4, with options.
 func (l *lab) rawSYN(port uint16, ip, tcp []byte) {
 	l.t.Helper()
+	l.rawSegment(port, 1, tcpSYN, ip, tcp)
+}
+
+// rawSegment sends a segment over IPv4, with options.
+func (l *lab) rawSegment(port uint16, seq uint32, flags byte, ip, tcp []byte) {
+	l.t.Helper()
 	dst := [4]byte{192, 0, 2, 1}
 	tu := flow.New4(protoTCP, [4]byte{198, 51, 100, 2}, dst, port, 80)
-	b := synOf(&tu, tcp...)
+	b := segmentOf(&tu, seq, flags, tcp...)
 	err := l.client.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 		if err != nil {
@@ -227,11 +238,7 @@ func TestNetnsHandshakesOdd(t *testing.T) {
 		l.flowOf(&net.TCPAddr{Port: int(port), IP: net.IPv4zero}, every)
 	}
 	want := begun{Tried: 1, Answered: 1}
-	var got begun
-	for end := time.Now().Add(waitTime); time.Now().Before(end) && got != want; time.Sleep(5 * time.Millisecond) {
-		got = l.handshakes()
-	}
-	if got != want {
+	if got := l.waitHandshakes(want); got != want {
 		t.Errorf("only a plain segment counts (-want +got)\n%s", cmp.Diff(want, got))
 	}
 }
@@ -256,14 +263,56 @@ func TestNetnsHandshakesFlood(t *testing.T) {
 				answers = l.counterOf(l.client, "mute", "answers")
 			}
 			want := begun{Tried: n, Answered: n}
-			var got begun
-			for end := time.Now().Add(waitTime); time.Now().Before(end) && got != want; time.Sleep(5 * time.Millisecond) {
-				got = l.handshakes()
-			}
+			got := l.waitHandshakes(want)
 			if got != want || silent && answers <= n {
 				t.Errorf("%d answers (-want +got)\n%s", answers, cmp.Diff(want, got))
 			}
 		})
+	}
+}
+
+// TestNetnsHandshakesWithdrawn has a client reset what it began before the real
+// server has answered, so that connection tracking forgets it: that says nothing.
+// The real server's answers get lost until then.
+func TestNetnsHandshakesWithdrawn(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(passive(true))
+	for _, s := range l.servers {
+		nft(t, l.rulesOf(s), "table inet mute { chain out { type filter hook output priority 0; tcp sport 8080 drop; }; }")
+	}
+	const n = 20
+	for i := range n {
+		port := uint16(5000 + i)
+		l.rawSYN(port, nil, nil)
+		l.flowOf(&net.TCPAddr{Port: int(port), IP: net.IPv4zero}, every)
+		for range 3 { // of which the first counts
+			l.rawSegment(port, 2, tcpRST, nil, nil)
+		}
+	}
+	want := begun{Tried: n, Withdrawn: n}
+	if got := l.waitHandshakes(want); got != want {
+		t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
+	}
+}
+
+// TestNetnsHandshakesOldSocket begins connections from ports of which the real server
+// still has an earlier one, though connection tracking has none. It confirms what it
+// has of that, with an ACK, which is an answer.
+func TestNetnsHandshakesOldSocket(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(passive(true))
+	nft(t, l.rulesOf(l.client), "table inet mute { chain out { type filter hook output priority 0; tcp flags rst drop; }; }")
+	const n = 5
+	for range n {
+		c, _ := l.dial("tcp", addresses[0])
+		defer c.Close()
+		e := l.flowOf(c.LocalAddr(), every)
+		l.lose(&e)
+		l.rawSegment(uint16(c.LocalAddr().(*net.TCPAddr).Port), 77, tcpSYN, nil, nil)
+	}
+	want := begun{Tried: 2 * n, Answered: 2 * n}
+	if got := l.waitHandshakes(want); got != want {
+		t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
 	}
 }
 
@@ -324,9 +373,11 @@ func TestHandshakeElements(t *testing.T) {
 		{setAnswered, mark, "256 1 7"},
 		{setReset, mark, "256 2 7"},
 		{setTried, mark, "256 0 7"},
+		{setWithdrawn, mark, "256 4 7"},
 		{setUnreachable, mark + "\x06\x00\x00\x00", "256 3 7"},
-		{setUnreachable, mark + "\x11\x00\x00\x00", "256 4 7"},
+		{setUnreachable, mark + "\x11\x00\x00\x00", "256 5 7"},
 		{setUnreachable, mark, ""},
+		{setWithdrawn, mark[:3], ""},
 		{setTried, mark + "\x06\x00\x00\x00", ""},
 		{setReset, mark + "\x06\x00\x00\x00", ""},
 		{setReset, mark[:3], ""},

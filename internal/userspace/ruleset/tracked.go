@@ -15,16 +15,19 @@ const (
 func (s *shape) everyPacket() bool { return s.dead || s.signals }
 
 // unchanged lets packets go that neither begin nor end a connection.
-func (s *shape) unchanged() exprs {
+func (t *table) unchanged(s *shape) exprs {
 	// @th,96,32 & 0x150000 == 0x100000 accept
 	//
 	// ACK, as all but the first packet have, and neither FIN nor RST. In other
 	// protocols these bits are anything, which costs them a few rules more.
-	mask := uint8(tcpFIN | tcpRST | tcpACK)
+	r := tcpFlagsFast(tcpFIN|tcpRST|tcpACK, expr.CmpOpEq, tcpACK)
 	if s.passive {
-		mask |= tcpSYN // answers to the first packet are looked at, too
+		// … ct mark & TRIED == 0 accept
+		//
+		// The first answer is looked at, whatever it is.
+		r = rule(r, ctIs(expr.CtKeyMARK, t.opts.Tried(), 0))
 	}
-	return rule(tcpFlagsFast(mask, expr.CmpOpEq, tcpACK), verdict(expr.VerdictAccept))
+	return rule(r, verdict(expr.VerdictAccept))
 }
 
 // trackedRules run for packets of known flows that may change something: those
@@ -46,13 +49,10 @@ func (t *table) trackedRules(s *shape) []exprs {
 	rules = append(rules, rule(ctIs(expr.CtKeyMARK, t.opts.Mask, 0), verdict(expr.VerdictAccept)))
 	if s.everyPacket() {
 		// @th,96,32 & 0x150000 == 0x100000 accept
-		rules = append(rules, s.unchanged())
+		rules = append(rules, t.unchanged(s))
 	}
 	// meta l4proto != tcp accept
 	rules = append(rules, rule(notTCP(), verdict(expr.VerdictAccept)))
-	if s.passive {
-		rules = append(rules, t.repliedRules()...)
-	}
 	return append(rules,
 		// tcp flags & (fin|rst) != 0 goto ending
 		rule(tcpFlags(tcpFIN|tcpRST, expr.CmpOpNeq, 0), goTo(chainEnding)),

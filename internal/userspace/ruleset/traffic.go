@@ -64,7 +64,7 @@ const loopback = 1
 func (t *table) countRule(s *shape, output bool) exprs {
 	r := rule(uncounted(output), t.count())
 	if !s.everyPacket() {
-		r = append(r, s.unchanged()...)
+		r = append(r, t.unchanged(s)...)
 	}
 	return r
 }
