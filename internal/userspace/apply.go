@@ -142,7 +142,13 @@ func (e *Engine) program(ctx context.Context, st *state) error {
 	if err := e.changeHost(change); err != nil {
 		return err
 	}
-	if err := e.rules.Apply(ctx, e.spec(st)); err != nil {
+	spec := e.spec(st)
+	if e.rules.Renews(&spec) {
+		e.mu.Lock()
+		e.readCounters()
+		e.mu.Unlock()
+	}
+	if err := e.rules.Apply(ctx, spec); err != nil {
 		return fmt.Errorf("change the rules: %w", err)
 	}
 	e.stale = false

@@ -62,6 +62,7 @@ type Store interface {
 // rules are the nftables rules.
 type rules interface {
 	Abilities() ruleset.Abilities
+	Renews(s *ruleset.Spec) bool
 	Apply(ctx context.Context, s ruleset.Spec) error
 	Intact(ctx context.Context) (bool, error)
 	Wait(ctx context.Context) error

@@ -377,12 +377,16 @@ type fakeRules struct {
 	handshakesError error
 	// trafficReads counts the calls of Traffic.
 	trafficReads int
+	// renews is what Renews returns.
+	renews bool
 	// fail is returned by Apply, before is called by it.
 	fail   error
 	before func(ruleset.Spec)
 }
 
 func (r *fakeRules) Abilities() ruleset.Abilities { return r.abilities }
+
+func (r *fakeRules) Renews(*ruleset.Spec) bool { return r.renews || !r.intact }
 
 func (r *fakeRules) Apply(ctx context.Context, s ruleset.Spec) error {
 	if r.before != nil {

@@ -212,10 +212,6 @@ func (e *Engine) maintain(ctx context.Context) error {
 			e.log.Warn("somebody changed the rules of the userspace engine: they are written again")
 			e.repairs.Add(1)
 		}
-		// Where everything is written afresh counters begin again.
-		e.mu.Lock()
-		e.readCounters()
-		e.mu.Unlock()
 		if err := e.program(ctx, e.current()); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -62,6 +63,34 @@ func TestZero(t *testing.T) {
 	if err := g.engine.Zero(t.Context(), udpService("192.0.2.10:80").ServiceKey); err == nil {
 		t.Error("Zero of no service: want an error")
 	}
+}
+
+// TestTrafficRenewed loses nothing of what was counted before everything was
+// written again.
+func TestTrafficRenewed(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	g.connect(tupleTo(web, "198.51.100.1:1000"), 1)
+	g.connect(tupleTo(web, "198.51.100.1:1001"), 2)
+	mark := g.engine.marks.of(1)
+	g.kernel.traffic[mark] = [2]counted{{3, 300}, {2, 5000}}
+	g.kernel.close(tupleTo(web, "198.51.100.1:1000"))
+	g.rules.renews, g.rules.before = true, func(ruleset.Spec) {
+		clear(g.kernel.traffic)
+		clear(g.kernel.closed)
+		clear(g.kernel.closedQuiet)
+	}
+	g.apply(add(web, two, 1))
+	g.kernel.traffic[mark] = [2]counted{{1, 40}, {1, 60}}
+	list, err := g.engine.Table(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ipvs.Stats{Connections: 2, PacketsIn: 4, BytesIn: 340, PacketsOut: 3, BytesOut: 5060}
+	if got := list[0].Stats; got != want {
+		t.Errorf("want %+v, got %+v", want, got)
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "1/1/0", two: "0/0/0"})
 }
 
 // TestTraffic adds what the rules counted to the statistics, once, also where

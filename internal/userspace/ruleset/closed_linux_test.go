@@ -3,6 +3,7 @@ package ruleset
 import (
 	"io"
 	"maps"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 
@@ -68,6 +69,55 @@ func TestNetnsClosed(t *testing.T) {
 			t.Errorf("intact: %v, %v", ok, err)
 		}
 	})
+}
+
+// TestNetnsOutgrown adds more real servers than the counted sets have room for:
+// everything is written again, which Renews tells, and what comes after is
+// counted. A later process has other sizes, and takes over.
+func TestNetnsOutgrown(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	s := bothVersions()
+	l.apply(s)
+	one := func() {
+		t.Helper()
+		inactive := func(e *conntrack.Event) bool { return e.Mark&l.rules.opts.Inactive() != 0 }
+		c, _ := l.dial("tcp", addresses[0])
+		reset(t, c)
+		l.flowOf(c.LocalAddr(), inactive)
+	}
+	one()
+	for _, n := range []int{minRoom / 2, minRoom/2 + 1, 3 * minRoom} {
+		for len(s.Servers) < n+2 { // two are IPv6
+			i := len(s.Servers)
+			s.Servers = append(s.Servers, Server{Mark: uint32(1000+i) << 8, Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 7, 0, byte(i)}), 80), Quiet: true})
+		}
+		renews := n > minRoom/2
+		if got := l.rules.Renews(&s); got != renews {
+			t.Errorf("%d real servers: want renewal %v, got %v", n, renews, got)
+		}
+		l.apply(s)
+		if ok, err := l.rules.Intact(t.Context()); !ok || err != nil {
+			t.Errorf("intact: %v, %v", ok, err)
+		}
+		if l.rules.Renews(&s) {
+			t.Errorf("%d real servers: they are renewed for ever", n)
+		}
+		one()
+		closed, want := l.closed(), uint64(1)
+		if !renews {
+			want = 2
+		}
+		if got := closed[mark1] + closed[mark2]; len(closed) != len(s.Servers) || got != want {
+			t.Errorf("%d real servers: want %d closed connections, got %d of %d", n, want, got, len(closed))
+		}
+	}
+	l.open(Options{FailOpen: true})
+	l.apply(bothVersions())
+	one()
+	closed := l.closed()
+	if got := closed[mark1] + closed[mark2]; len(closed) != 4 || got != 1 {
+		t.Errorf("the next process: want 1 closed connection, got %v", closed)
+	}
 }
 
 // TestNetnsClosedWithout reads where there are no tables, where another program

@@ -159,6 +159,9 @@ func (r *Rules) Apply(ctx context.Context, s Spec) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if r.outgrown(&s) {
+		r.forget()
+	}
 	d := diff(&r.last, &s)
 	if err := d.check(&r.opts, &r.able); err != nil {
 		return err
@@ -188,6 +191,30 @@ func (r *Rules) Apply(ctx context.Context, s Spec) error {
 	r.begun = true
 	r.last = s.clone(&r.last)
 	return nil
+}
+
+// Renews says whether Apply of s writes everything again, so that all counters
+// begin at zero: whoever wants what they have counted reads it before.
+func (r *Rules) Renews(s *Spec) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begun && (len(r.last.Servers) == 0 || r.outgrown(s))
+}
+
+// outgrown says whether a table is too small for s.
+func (r *Rules) outgrown(s *Spec) bool {
+	four := 0
+	for i := range s.Servers {
+		if s.Servers[i].Address.Addr().Unmap().Is4() {
+			four++
+		}
+	}
+	return slices.ContainsFunc(r.tables, func(t *table) bool {
+		if t.is == ipvs.IPv4 {
+			return t.outgrown(four)
+		}
+		return t.outgrown(len(s.Servers) - four)
+	})
 }
 
 // forget makes the next Apply write everything.

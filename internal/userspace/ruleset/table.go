@@ -65,6 +65,8 @@ type table struct {
 	uses map[string]int
 	// regions are the parts of mapShares that services have, by their id.
 	regions map[uint32]uint32
+	// room is how many elements the counted sets have room for.
+	room uint32
 	// free are regions that were given back; used is how many there ever were.
 	free []uint32
 	used uint32
@@ -75,8 +77,33 @@ func (t *table) reset() {
 	t.known, t.shape, t.persistent = false, shape{}, 0
 	t.wanted = map[string]map[element]int{setSources: {}, setAnyPortSource: {}}
 	t.uses, t.answers, t.signals, t.passive = map[string]int{}, map[string]string{}, nil, nil
-	t.regions, t.free, t.used = map[uint32]uint32{}, nil, 0
+	t.regions, t.free, t.used, t.room = map[uint32]uint32{}, nil, 0, 0
 }
+
+// minRoom is what the counted sets have room for at least.
+const minRoom = 64
+
+// counted says whether a set counts packets of known flows. Such sets are of a
+// fixed size: the kernel finds an element of these in half the time (nft_hash of
+// net/netfilter/nft_set_hash.c), and each packet asks for one.
+func counted(set string) bool { return set == setClosing || set == setTraffic }
+
+// makeRoom sizes the counted sets for as many real servers as there are, which
+// have two elements in each at most, and as many again.
+func (t *table) makeRoom(servers int) {
+	t.room = minRoom
+	for t.room < 4*uint32(servers) {
+		t.room *= 2
+	}
+	for name, s := range t.sets {
+		if counted(name) {
+			s.Size = t.room
+		}
+	}
+}
+
+// outgrown says whether real servers do not fit any more.
+func (t *table) outgrown(servers int) bool { return t.known && 2*uint32(servers) > t.room }
 
 // shape is what the rules of shared chains depend on.
 type shape struct {

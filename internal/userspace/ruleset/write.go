@@ -1,10 +1,12 @@
 package ruleset
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -41,6 +43,7 @@ func (r *Rules) write(t *table, d *difference, s *Spec) error {
 	next.tries = t.shape.tries || next.passive
 	shared := t.chains(&next)
 	if full {
+		t.makeRoom(len(d.addedServers))
 		if err := r.adopt(t, shared, d, &next); err != nil {
 			return err
 		}
@@ -290,10 +293,19 @@ func (r *Rules) create(t *table, shared []chain, old bool, which func(set string
 		if !which(s.Name) {
 			continue
 		}
+		if old && counted(s.Name) {
+			// What is there may have room for fewer, which is never changed. No rule
+			// names it any more.
+			if _, err := r.nft.GetSetByName(t.nft, s.Name); err == nil {
+				r.nft.DelSet(s)
+			} else if !errors.Is(err, unix.ENOENT) {
+				return fmt.Errorf("look for set %s: %w", s.Name, err)
+			}
+		}
 		if err := r.nft.AddSet(s, nil); err != nil {
 			return err
 		}
-		if old && static(s.Name) {
+		if old && static(s.Name) && !counted(s.Name) {
 			r.nft.FlushSet(s)
 		}
 	}
