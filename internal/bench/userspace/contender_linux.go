@@ -26,8 +26,9 @@ const (
 	nameIPVS    = "ipvs"
 )
 
-// defaultContenders are those that need nothing but this kernel.
-var defaultContenders = []string{nameRouting, nameLimit, nameLBD, nameHAProxy, nameNginx}
+// defaultContenders are those that need nothing but this kernel, in the order of
+// their turns. When lbd's comes, it has been awake for two others'.
+var defaultContenders = []string{nameRouting, nameLimit, nameHAProxy, nameNginx, nameLBD}
 
 func contenderNames() []string { return append([]string{nameIPVS, nameQueue}, defaultContenders...) }
 
@@ -52,8 +53,7 @@ type running struct {
 	log func() string
 }
 
-// rest stops the program for the turns of the others, which would pay for what
-// it does then. wake lets it go on.
+// rest stops the program, wake lets it go on.
 func (r *running) rest() error { return r.signal(syscall.SIGSTOP) }
 func (r *running) wake() error { return r.signal(syscall.SIGCONT) }
 
@@ -61,6 +61,9 @@ func (r *running) wake() error { return r.signal(syscall.SIGCONT) }
 func noProgram() *running {
 	return &running{func(syscall.Signal) error { return nil }, func() error { return nil }, func() string { return "" }}
 }
+
+// bare says whether a contender is the kernel alone.
+func bare(name string) bool { return name == nameRouting || name == nameLimit }
 
 func (t *trial) contender(name string) contender {
 	c := contender{name: name, to: vip}

@@ -6,8 +6,10 @@
 //
 // Each contender has a client, a balancer and three real servers of its own
 // (internal/bench/rig), with the same sysctls. All are started in the beginning
-// and are measured in short turns, in each of which the other programs rest. A
-// round is some turns of each; the next one begins with another contender.
+// and are measured in short turns. While the kernel alone is measured, all programs
+// rest; otherwise they are awake, so that each does in its own turns as much of its
+// periodic work as it does at any time. A round is some turns of each; the next one
+// begins with another contender.
 //
 // What is measured, a ratio being the median of the rounds' ratios:
 //
