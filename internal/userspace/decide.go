@@ -104,8 +104,13 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 			old = e.flows.Get(&in.Tuple)
 		}
 	}
+	repeats := false
 	if old != nil {
+		repeats = e.repeats(old, in.Protocol)
 		if s := r.sameFlow(old); s != nil {
+			if repeats {
+				s.repeated++
+			}
 			return s
 		}
 	}
@@ -141,6 +146,9 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	f.Server, f.State, f.Seq, f.Template = s.id, st, in.Seq, n
 	f.Born, f.Generation = e.tick, e.generation
 	s.flows++
+	if repeats {
+		s.repeated++
+	}
 	s.watch(f, in.Protocol)
 	if n != 0 {
 		e.templates.list[n].flows++

@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/netnstest"
 	"github.com/lbd-project/lbd/ipvs"
@@ -81,6 +84,60 @@ func TestNetnsRetransmit(t *testing.T) {
 		t.Errorf("connection to %s: want s1, alive", c.server)
 	}
 	l.eventually(svc, map[string]string{"s1": "1/0/0", "s2": "0/0/0"})
+}
+
+// firstSegment is a packet that begins a TCP connection.
+func firstSegment(from, to netip.AddrPort, seq uint32) []byte {
+	b := binary.BigEndian.AppendUint16(nil, from.Port())
+	b = binary.BigEndian.AppendUint16(b, to.Port())
+	b = binary.BigEndian.AppendUint32(b, seq)
+	b = append(b, 0, 0, 0, 0, 5<<4, 2, 0xff, 0xff, 0, 0, 0, 0)
+	sum := append(append([]byte{}, from.Addr().AsSlice()...), to.Addr().AsSlice()...)
+	sum = append(sum, 0, unix.IPPROTO_TCP, 0, byte(len(b)))
+	binary.BigEndian.PutUint16(b[16:], checksum(append(sum, b...)))
+	return network(from.Addr(), to.Addr(), unix.IPPROTO_TCP, b)
+}
+
+// TestNetnsHandshakesRepeated has a client send the first segment of a connection
+// many times before it gets through, as it is and with other sequence numbers.
+// Connection tracking drops all but one behind the rules that count tries, so the
+// others say nothing of the real servers.
+func TestNetnsHandshakesRepeated(t *testing.T) {
+	t.Parallel()
+	for _, f := range []ipvs.Family{ipvs.IPv4, ipvs.IPv6} {
+		l := newLab(t, 2)
+		l.open()
+		svc, ops := l.service(ipvs.TCP, f)
+		l.apply(ops...)
+		if err := l.engine.WatchHandshakes(t.Context(), []ipvs.ServiceKey{svc.ServiceKey}); err != nil {
+			t.Fatal(err)
+		}
+		from := netip.AddrPortFrom(clientAddr(f), 5000)
+		var packets [][]byte
+		for i := range 10 {
+			packets = append(packets, firstSegment(from, svc.Address, uint32(i/5)))
+		}
+		release := l.hold()
+		sendRaw(t, l.client, f, svc.Address.Addr(), packets...)
+		l.waiting(uint64(len(packets)))
+		release()
+		var all Handshakes
+		l.until(func() string {
+			list, err := l.engine.Handshakes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range list {
+				all.Tried += h.Tried
+				all.Answered += h.Answered
+				all.Withdrawn += h.Withdrawn
+			}
+			if all.Tried == 10 && all.Answered == 1 && all.Withdrawn == 9 {
+				return ""
+			}
+			return fmt.Sprintf("%+v", all)
+		}, "%v: 10 tries, one answered and nine withdrawn", f)
+	}
 }
 
 // TestNetnsDatagramsAtOnce has several datagrams of a flow in the queue at once:

@@ -7,6 +7,7 @@ import "testing"
 func TestKernelHazards(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"retransmit":          TestNetnsRetransmit,
+		"first segments":      TestNetnsHandshakesRepeated,
 		"datagrams at once":   TestNetnsDatagramsAtOnce,
 		"fragments":           TestNetnsFragments,
 		"extension headers":   TestNetnsExtensionHeaders,

@@ -69,6 +69,8 @@ type server struct {
 	there, back counted
 	closing     closing
 	ends        ends
+	// repeated counts first segments that repeat: see repeats.
+	repeated uint64
 }
 
 func (s *server) key() ipvs.DestinationKey {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/lbd-project/lbd/internal/userspace/flowtable"
 	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -23,11 +24,26 @@ type passive struct {
 	last map[uint32]counts
 }
 
-// answeredUDP is one kind more: what came back of services that may have UDP.
-const answeredUDP = ruleset.UnreachableUDP + 1
+// Kinds that the rules' counters of passive have not: what came back of services
+// that may have UDP, and segments that were decided on twice.
+const (
+	answeredUDP = ruleset.UnreachableUDP + 1 + iota
+	repeated
+)
 
 // counts are one real server's, by ruleset.Handshake.
-type counts [answeredUDP + 1]uint64
+type counts [repeated + 1]uint64
+
+// repeatTicks is the time, in ticks, in which a first segment waits for its verdict
+// and cannot have been sent again by an honest client.
+const repeatTicks = 3
+
+// repeats says whether a segment begins a connection again that a moment ago had
+// one. Where both wait for their verdicts, connection tracking drops the later one
+// behind the rules that count, so that nobody will answer it.
+func (e *Engine) repeats(old *flowtable.Flow, protocol uint8) bool {
+	return protocol == uint8(ipvs.TCP) && e.tick-old.Born <= repeatTicks
+}
 
 // Handshakes are how connections to a real server began. A TCP connection is tried
 // once, and has one outcome at most; one that is Withdrawn says nothing of the real
@@ -58,11 +74,34 @@ func (e *Engine) WatchHandshakes(ctx context.Context, services []ipvs.ServiceKey
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(e.model.services)), differs) {
 		return nil
 	}
+	e.beginHandshakes(func(k ipvs.ServiceKey) bool { return next[k] && !before[k] })
 	if err := e.program(ctx, e.current()); err != nil {
 		e.stale = true
 		return &ipvs.Error{Op: "watch handshakes", Err: err}
 	}
 	return nil
+}
+
+// beginHandshakes lets real servers of services begin: what was before does not
+// count. Elements of the rules begin with the services.
+func (e *Engine) beginHandshakes(services func(ipvs.ServiceKey) bool) {
+	p := &e.passive
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.readTraffic()
+	for _, svc := range e.model.services {
+		if !services(svc.ServiceKey) {
+			continue
+		}
+		for _, s := range svc.servers {
+			if p.last == nil {
+				p.last = make(map[uint32]counts)
+			}
+			p.last[e.marks.of(s.id)] = counts{answeredUDP: s.back.packets, repeated: s.repeated}
+		}
+	}
 }
 
 // Handshakes returns how connections began since the last call, for each real
@@ -83,14 +122,14 @@ func (e *Engine) Handshakes() ([]Handshakes, error) {
 	var list []Handshakes
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.answeredUDP(now)
+	e.addHandshakes(now)
 	for mark, c := range now {
 		more := c.since(p.last[mark])
 		if s := e.model.server(e.marks.id(mark)); s != nil && !s.dead && more != (counts{}) {
 			h := Handshakes{
 				DestinationKey: s.key(),
 				Tried:          more[ruleset.Tried], Answered: more[ruleset.Answered],
-				Reset: more[ruleset.Reset], Unreachable: more[ruleset.Unreachable], Withdrawn: more[ruleset.Withdrawn],
+				Reset: more[ruleset.Reset], Unreachable: more[ruleset.Unreachable], Withdrawn: more[ruleset.Withdrawn] + more[repeated],
 				UnreachableUDP: more[ruleset.UnreachableUDP],
 			}
 			// What came back has the ICMP errors in it.
@@ -113,33 +152,39 @@ func (e *Engine) Handshakes() ([]Handshakes, error) {
 	return list, nil
 }
 
-// answeredUDP adds what came back, if anything has UDP. mu is held.
-func (e *Engine) answeredUDP(now map[uint32]counts) {
+// addHandshakes adds what the rules' counters of passive have not. mu is held.
+func (e *Engine) addHandshakes(now map[uint32]counts) {
 	read := false
 	for mark, c := range now {
 		s := e.model.server(e.marks.id(mark))
-		if s == nil || s.service.FWMark == 0 && s.service.Protocol != ipvs.UDP {
+		if s == nil {
 			continue
 		}
-		if !read {
-			e.readTraffic()
-			read = true
+		c[repeated] = s.repeated
+		if s.service.FWMark != 0 || s.service.Protocol == ipvs.UDP {
+			if !read {
+				e.readTraffic()
+				read = true
+			}
+			c[answeredUDP] = s.back.packets
 		}
-		c[answeredUDP] = s.back.packets
 		now[mark] = c
 	}
 }
 
-// since returns how much more that is. A counter that says less than before began
-// again.
+// since returns how much more that is. Where one of the rules' counters of passive
+// says less than before all of them began again; so may others do.
 func (c counts) since(before counts) counts {
-	for i := range c {
+	for i := range answeredUDP {
 		if c[i] < before[i] {
-			return c
+			clear(before[:answeredUDP])
+			break
 		}
 	}
 	for i := range c {
-		c[i] -= before[i]
+		if c[i] >= before[i] {
+			c[i] -= before[i]
+		}
 	}
 	return c
 }

@@ -125,3 +125,45 @@ func TestHandshakesUDP(t *testing.T) {
 		t.Errorf("with TCP alone: traffic read %d times, %v", g.rules.trafficReads-reads, err)
 	}
 }
+
+// TestHandshakesSwitchedOn counts from the time on at which services are watched,
+// also for the second time: answers of before are no successes, and segments that
+// came twice no connections that were withdrawn.
+func TestHandshakesSwitchedOn(t *testing.T) {
+	g := newRig(t)
+	dns := udpService("192.0.2.10:53")
+	g.apply(addOp(dns), add(dns, one, 1), addOp(web), add(web, two, 1))
+	server := func(s ipvs.Service) *server { return g.engine.model.services[s.ServiceKey].servers[0] }
+	m1, m2 := g.engine.marks.of(server(dns).id), g.engine.marks.of(server(web).id)
+	watch := func(keys ...ipvs.ServiceKey) {
+		t.Helper()
+		if err := g.engine.WatchHandshakes(t.Context(), keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(what string, back, tried uint64, want ...Handshakes) {
+		t.Helper()
+		g.kernel.traffic = map[uint32][2]counted{m1: {{packets: back}, {packets: back}}}
+		g.rules.handshakes = []handshake{{m1, ruleset.UnreachableUDP, 0}, {m2, ruleset.Tried, tried}}
+		got, err := g.engine.Handshakes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, cmpopts.EquateComparable(ipvs.DestinationKey{})); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+	}
+	g.kernel.traffic = map[uint32][2]counted{m1: {{packets: 1000}, {packets: 1000}}}
+	server(web).repeated = 7
+	watch(dns.ServiceKey, web.ServiceKey)
+	read("the first", 1002, 1, Handshakes{DestinationKey: server(web).key(), Tried: 1}, Handshakes{DestinationKey: server(dns).key(), AnsweredUDP: 2})
+	server(web).repeated += 2
+	read("the second", 1003, 4, Handshakes{DestinationKey: server(web).key(), Tried: 3, Withdrawn: 2},
+		Handshakes{DestinationKey: server(dns).key(), AnsweredUDP: 1})
+	watch()
+	g.kernel.traffic = map[uint32][2]counted{m1: {{packets: 2000}, {packets: 2000}}}
+	server(web).repeated += 5
+	watch(dns.ServiceKey, web.ServiceKey)
+	read("again", 2001, 6, Handshakes{DestinationKey: server(web).key(), Tried: 6}, Handshakes{DestinationKey: server(dns).key(), AnsweredUDP: 1})
+	read("rules that began again", 2004, 2, Handshakes{DestinationKey: server(web).key(), Tried: 2}, Handshakes{DestinationKey: server(dns).key(), AnsweredUDP: 3})
+}
