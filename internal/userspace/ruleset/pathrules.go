@@ -91,6 +91,11 @@ func (v *version) pathOutRules() []exprs {
 	return []exprs{
 		// meta priority & STATE != SOCKET accept
 		rule(priorityIs(expr.CmpOpNeq, pathSocket), verdict(expr.VerdictAccept)),
+		// oif lo accept
+		//
+		// To a real server that is this host. With the service's address it would
+		// be a client's packet, to be balanced: it keeps the real server's own.
+		rule(exprs{meta(expr.MetaKeyOIF, reg1), holds(expr.CmpOpEq, reg1, u32(loopback))}, verdict(expr.VerdictAccept)),
 		// meta priority & NUMBER map @servers meta priority set TURNED ip daddr set ip saddr accept
 		rule(byNumber(mapPathServers, reg1), setPathState(pathTurned),
 			exprs{v.network(reg1, v.saddr), v.setAddress(v.daddr)}, verdict(expr.VerdictAccept)),

@@ -24,6 +24,10 @@ const PathTimeout = time.Minute
 // maxPaths is how many paths there may be at once.
 const maxPaths = 50000
 
+// maxSegment is the most that TCP_MAXSEG takes (MAX_TCP_WINDOW in net/tcp.h), which
+// the MTU of lo is beyond, and that of some other devices.
+const maxSegment = 32767
+
 // PathKey names a path: to a real server, through a service.
 type PathKey struct {
 	healthcheck.Through
@@ -250,11 +254,11 @@ func (p *Paths) publish() {
 		if k.Tunnel {
 			e := k.end(n)
 			if w.err = p.lost[e]; w.err == nil {
-				const headers4, headers6 = 20 + 20, 40 + 20
-				w.path.MaxSegment = p.tunnels.MTU(e) - headers4
+				headers := 20 + 20
 				if e.Inner6 {
-					w.path.MaxSegment = p.tunnels.MTU(e) - headers6
+					headers = 40 + 20
 				}
+				w.path.MaxSegment = min(p.tunnels.MTU(e)-headers, maxSegment)
 			}
 		}
 		ready[k] = w

@@ -294,6 +294,39 @@ func TestNetnsPathsBrokenTunnel(t *testing.T) {
 	}
 }
 
+// TestNetnsPathsLocal has a real server that is the balancer itself. Packets with the
+// service's address would be those of a client there: an engine would send them to
+// another real server, and count them.
+func TestNetnsPathsLocal(t *testing.T) {
+	l := newPathLab(t, false)
+	l.nft(l.lb, `insert rule inet strict inputs iif lo accept
+table inet engine {
+	counter balanced { }
+	chain in { type filter hook prerouting priority -190
+		iif lo ip daddr `+pathVIP4+` counter name balanced drop
+		iif lo ip6 daddr `+pathVIP6+` counter name balanced drop
+	}
+}`)
+	for _, tunnels := range []bool{false, true} {
+		for _, six := range []bool{false, true} {
+			k := l.key("good", six, tunnels)
+			k.Server = netip.MustParseAddr(map[bool]string{false: "198.51.100.1", true: "2001:db8:1::1"}[six])
+			if !tunnels {
+				l.listen(l.lb, netip.AddrPortFrom(k.Server, 80).String(), "good")
+			}
+			l.set(k)
+			for name, m := range pathMethods() {
+				if err := l.check(m, k, brief); err != nil {
+					t.Errorf("%s by %v, tunnel=%v: %v", name, k.Server, tunnels, err)
+				}
+			}
+		}
+	}
+	if out := l.list("nft", "list", "counter", "inet", "engine", "balanced"); !strings.Contains(out, "packets 0 ") {
+		t.Errorf("want no packet of a check balanced, got\n%s", out)
+	}
+}
+
 func (l *pathLab) keep() {
 	l.t.Helper()
 	if err := l.paths.Keep(l.t.Context()); err != nil {
