@@ -414,7 +414,7 @@ func (ps *probes) rule(c *check) (healthcheck.Rule, bool) {
 	probe := healthcheck.Probe{Method: c.method, Target: t, Timing: c.timing}
 	if c.through {
 		var problem string
-		if probe.Through, problem = ps.through(); problem != "" {
+		if probe.Through, problem = ps.through(c); problem != "" {
 			ps.p.errorf(c.at, "check: to: service: %s", problem)
 			return healthcheck.Rule{}, false
 		}

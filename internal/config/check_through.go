@@ -38,8 +38,9 @@ func (p *parser) checkThrough(n *node, d *checkDraft) {
 	}
 }
 
-// through returns the way of packets through the service, or why there is none.
-func (ps *probes) through() (t healthcheck.Through, problem string) {
+// through returns the way of a check's packets through the service, or why there is
+// none.
+func (ps *probes) through(c *check) (t healthcheck.Through, problem string) {
 	switch d, svc := ps.server, ps.service; {
 	case d.forward == ipvs.Masq:
 		return t, "needs forwarding: route or tunnel: with masq the real server never sees the service's address"
@@ -47,6 +48,8 @@ func (ps *probes) through() (t healthcheck.Through, problem string) {
 		return t, "a service by fwmark has no address of its own"
 	case d.address == svc.Address.Addr():
 		return t, "the real server has no address but the service's: it needs no to: service"
+	case c.via.Source == svc.Address.Addr():
+		return t, "not with the service's address as source: no real server answers to an address of its own"
 	case d.forward == ipvs.Tunnel && d.tunnel.Type != ipvs.TunnelIPIP:
 		return t, fmt.Sprintf("not through a tunnel of type %s", d.tunnel.Type)
 	case ipvs.FamilyOf(d.address) != svc.Family:
