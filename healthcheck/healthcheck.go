@@ -151,7 +151,8 @@ type Status struct {
 	// It has a monotonic reading: compare it with time.Since, store the age.
 	Since time.Time
 	// Last is the last result, LastErr its error (nil for healthy) and LastTime
-	// when it came; zero LastTime before the first.
+	// when it came; zero LastTime before the first. LastErr has the text of the
+	// checker's error, and of its chain ErrLocal and context.DeadlineExceeded.
 	Last     Result
 	LastErr  error
 	LastTime time.Time

@@ -29,7 +29,7 @@ func TestMonitorStates(t *testing.T) {
 		if s := wantState(t, m, good, Up); s.Last.Detail != "" || s.Failures != 0 || s.Generation != 1 {
 			t.Errorf("good: got %+v", s)
 		}
-		if s := wantState(t, m, bad, Down); !errors.Is(s.LastErr, errFake) || s.Failures != s.Checks {
+		if s := wantState(t, m, bad, Down); s.LastErr == nil || s.LastErr.Error() != errFake.Error() || s.Failures != s.Checks {
 			t.Errorf("bad: got %+v", s)
 		}
 		wantState(t, m, flap, Down)

@@ -417,7 +417,7 @@ func TestMonitorAdvisory(t *testing.T) {
 			}
 			return got
 		}
-		if s := want(Pending, Advice{}); !errors.Is(s.LastErr, errFake) {
+		if s := want(Pending, Advice{}); s.LastErr == nil || s.LastErr.Error() != errFake.Error() {
 			t.Errorf("want the error of the agent, got %+v", s)
 		}
 		if s, _ := m.Status(checked.Key()); s.State != Down {

@@ -45,8 +45,9 @@ func (m *Monitor) begin(run context.Context, p *probe, now time.Time) {
 	})
 }
 
-// check runs the checker. A panic in there is a failed probe: a bug that one
-// answer triggers must not take down the balancer.
+// check runs the checker, and returns its error as a Status keeps it. A panic in
+// there is a failed probe: a bug that one answer triggers must not take down the
+// balancer.
 func (m *Monitor) check(ctx context.Context, p *probe) (r Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -54,7 +55,8 @@ func (m *Monitor) check(ctx context.Context, p *probe) (r Result, err error) {
 			m.log.Error("checker panicked", "check", p.key, "err", err, "stack", string(debug.Stack()))
 		}
 	}()
-	return p.checker.Check(ctx)
+	r, err = p.checker.Check(ctx)
+	return r, keep(err)
 }
 
 // finish takes the result of a run and gives its place away. end
