@@ -1,7 +1,6 @@
 package healthcheck
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +49,7 @@ type Monitor struct {
 	// wake makes the scheduler look at the queue again, changed the deliverer
 	// at dirty. Both hold one token.
 	wake, changed chan struct{}
-	// workers are the goroutines of Run.
+	// workers are the goroutines of Run that run checkers.
 	workers sync.WaitGroup
 	// setting admits one Set at a time.
 	setting sync.Mutex
@@ -75,8 +74,8 @@ type probe struct {
 	key     string
 	checker Checker
 	status  Status
-	// removed probes are in no list but perhaps ready and dirty, and their
-	// results count for nothing.
+	// removed probes are in no list but perhaps dirty, and in queue while their
+	// run goes on; their results count for nothing.
 	removed bool
 
 	// due is the next start, or when to look at a late run; index is its place
@@ -92,7 +91,7 @@ type probe struct {
 	scheduled time.Time
 	// first is until the first start, waiting while in ready, busy while the
 	// checker runs, late when it still ran at the time of the next start, and
-	// overran once its run has been counted as failed without its result.
+	// overran once the run is overdue.
 	first, waiting, busy, late, overran bool
 	// begun and cancel belong to the run under way.
 	begun  time.Time
@@ -144,12 +143,12 @@ func (m *Monitor) Set(probes []Probe) error {
 	if len(fresh) > 0 {
 		m.inherit(fresh)
 	}
+	now := time.Now()
 	for key, p := range m.probes {
 		if !wanted[key] {
-			m.remove(p)
+			m.remove(p, now)
 		}
 	}
-	now := time.Now()
 	for _, p := range fresh {
 		m.probes[p.key] = p
 		p.status.Generation = m.generation
@@ -261,17 +260,16 @@ func (p *probe) subject() string {
 }
 
 // remove takes p out and stops its run. The caller holds mu.
-func (m *Monitor) remove(p *probe) {
+func (m *Monitor) remove(p *probe, now time.Time) {
 	p.removed = true
 	delete(m.probes, p.key)
-	if p.index >= 0 {
-		heap.Remove(&m.queue, p.index)
+	if p.busy {
+		m.part(p, now)
+		return
 	}
+	m.unqueue(p)
 	if p.waiting {
 		m.ready = slices.DeleteFunc(m.ready, func(q *probe) bool { return q == p })
-	}
-	if p.cancel != nil {
-		p.cancel()
 	}
 }
 

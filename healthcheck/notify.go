@@ -60,9 +60,10 @@ func (m *Monitor) nextChange() (delivery, bool) {
 		m.dirty[0] = nil
 		m.dirty = m.dirty[1:]
 		p.queued = false
-		// A probe that went back to what Notify knows is no news.
-		d := delivery{changed: p.status.news() != p.told, complaint: p.complaint}
-		if p.removed || !d.changed && !d.complaint {
+		// A probe that went back to what Notify knows is no news, nor is one that
+		// is gone.
+		d := delivery{changed: !p.removed && p.status.news() != p.told, complaint: p.complaint}
+		if !d.changed && !d.complaint {
 			continue
 		}
 		p.told, p.complaint = p.status.news(), false

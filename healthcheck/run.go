@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// errOverrun is the result of a checker that does not return.
-var errOverrun = errors.New("the check ignores its deadline and still runs")
-
 // errNoReturn is the result of a checker that ended its goroutine.
 var errNoReturn = errors.New("the check ended its goroutine")
 
@@ -80,26 +77,34 @@ func (m *Monitor) finish(run context.Context, p *probe, r Result, err, end error
 	default:
 		m.record(p, r, err, now)
 	}
-	if !p.removed {
+	if p.removed {
+		m.unqueue(p)
+	} else {
 		m.pace(p, now)
 	}
-	overran := p.overran
-	p.late, p.overran = false, false
-	if !overran {
+	if p.overran {
+		m.stats.overdue.add(p, -1)
+	} else {
 		m.release(run, now)
 	}
+	p.late, p.overran = false, false
 }
 
 // release gives the place of a run to the next in line. The caller holds mu.
 func (m *Monitor) release(run context.Context, now time.Time) {
-	if len(m.ready) == 0 || run.Err() != nil {
-		m.stats.running--
-		return
+	for len(m.ready) > 0 && run.Err() == nil {
+		next := m.ready[0]
+		m.ready[0] = nil
+		m.ready = m.ready[1:]
+		err := m.stats.overdue.bars(next)
+		if err == nil {
+			m.begin(run, next, now)
+			return
+		}
+		next.waiting = false
+		m.record(next, Result{}, err, now)
 	}
-	next := m.ready[0]
-	m.ready[0] = nil
-	m.ready = m.ready[1:]
-	m.begin(run, next, now)
+	m.stats.running--
 }
 
 // record takes a result into the state of p. The caller holds mu.

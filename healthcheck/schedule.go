@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"sync"
 	"time"
 )
 
@@ -25,12 +26,11 @@ const (
 	// it is due where another one is, up to atOnce together: with few of them, to
 	// wake up for each costs more than the checks. With jitter it is a tenth.
 	ahead, atOnce = 20, 16
-	// overrun is how long after its deadline a checker may return.
-	overrun = time.Second
 )
 
 // Run runs the probes until ctx is done, and returns nil once all its goroutines
-// have ended. Results of probes that ctx interrupted count for nothing. A
+// have ended, but for those of checkers that do not return within a second: they
+// are logged and left. Results of probes that ctx interrupted count for nothing. A
 // Monitor runs once: a second call returns an error.
 func (m *Monitor) Run(ctx context.Context) error {
 	m.mu.Lock()
@@ -46,9 +46,11 @@ func (m *Monitor) Run(ctx context.Context) error {
 	}
 	m.mu.Unlock()
 
-	m.workers.Go(func() { m.deliver(ctx) })
+	var delivering sync.WaitGroup
+	delivering.Go(func() { m.deliver(ctx) })
 	m.schedule(ctx)
-	m.workers.Wait()
+	m.join()
+	delivering.Wait()
 	return nil
 }
 
@@ -81,6 +83,12 @@ func (m *Monitor) tick(ctx context.Context, now time.Time) time.Duration {
 		if !p.due.Before(horizon) {
 			return min(maxIdle, p.due.Sub(now))
 		}
+		if p.removed {
+			// Its run was told to stop a while ago.
+			m.unqueue(p)
+			m.giveUp(ctx, p, now)
+			continue
+		}
 		// Every visit moves due to the horizon or later.
 		m.visit(ctx, p, now)
 		heap.Fix(&m.queue, 0)
@@ -97,12 +105,9 @@ func (m *Monitor) visit(ctx context.Context, p *probe, now time.Time) {
 		p.late = true
 		p.due = p.begun.Add(p.Timeout + overrun)
 	case p.busy:
-		// The checker broke its contract. It must not hide a dead server: each
-		// interval counts as a failure until it returns.
+		// The checker broke its contract. It must not hide a dead server.
 		if !p.overran {
-			p.overran, p.complaint = true, true
-			// Nor must it keep those from running that wait for its place.
-			m.release(ctx, now)
+			m.giveUp(ctx, p, now)
 		}
 		m.record(p, Result{Latency: now.Sub(p.begun)}, errOverrun, now)
 		p.due = m.next(p, now)
@@ -113,6 +118,11 @@ func (m *Monitor) visit(ctx context.Context, p *probe, now time.Time) {
 		p.due = m.next(p, now)
 	default:
 		p.scheduled = p.due
+		if err := m.stats.overdue.bars(p); err != nil {
+			m.record(p, Result{}, err, now)
+			p.due = m.next(p, now)
+			return
+		}
 		p.due = m.next(p, now)
 		m.start(ctx, p)
 	}

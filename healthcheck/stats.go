@@ -10,6 +10,9 @@ type Stats struct {
 	// Probes is how many there are, Running how many checkers run now and
 	// Waiting how many wait for a place (Options.Parallel).
 	Probes, Running, Waiting int
+	// Overdue is how many checkers still run a second after their deadline, or
+	// after Set removed their probe. They are none of Running.
+	Overdue int
 	// Starts, Checks and Failures count runs begun, results and failed results
 	// since Run began. Skipped counts starts that were left out because the
 	// Monitor was more than an interval late, or the probe still waited.
@@ -29,7 +32,7 @@ func (m *Monitor) Stats() Stats {
 	c := &m.stats
 	c.roll(time.Now())
 	return Stats{
-		Probes: len(m.probes), Running: c.running, Waiting: len(m.ready),
+		Probes: len(m.probes), Running: c.running, Waiting: len(m.ready), Overdue: c.overdue.total,
 		Starts: c.starts, Checks: c.checks, Failures: c.failures, Skipped: c.skipped,
 		LagTotal: c.lagTotal, LagMax: max(c.lagMax, c.lagMaxBefore), LastTick: c.lastTick,
 	}
@@ -38,6 +41,7 @@ func (m *Monitor) Stats() Stats {
 // counters are the figures behind Stats.
 type counters struct {
 	running                           int
+	overdue                           overdue
 	starts, checks, failures, skipped uint64
 	lagTotal                          time.Duration
 	// lagMax is the largest lag since window, lagMaxBefore of the window before.

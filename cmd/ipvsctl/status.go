@@ -150,6 +150,9 @@ func checksLine(c api.Checks) string {
 	if c.Waiting > 0 {
 		text += fmt.Sprintf(", %d waiting", c.Waiting)
 	}
+	if c.Overdue > 0 {
+		text += fmt.Sprintf(", %d overdue (they ignore their deadline)", c.Overdue)
+	}
 	if c.Skipped > 0 {
 		text += fmt.Sprintf(", %d left out", c.Skipped)
 	}

@@ -24,7 +24,7 @@ func fixture() *fakeBackend {
 				HeartbeatSeconds: 0.25, Drift: 1, LastDrift: "added TCP 192.0.2.10:80", LastDriftTime: at.Add(-time.Minute),
 			},
 			Checks: Checks{
-				Probes: 12, Running: 3, Waiting: 1, Results: 5000, Failures: 40, Skipped: 2,
+				Probes: 12, Running: 3, Waiting: 1, Overdue: 2, Results: 5000, Failures: 40, Skipped: 2,
 				LagSeconds: 0.001, LagMaxSeconds: 0.25, HeartbeatSeconds: 0.5,
 			},
 			Policies:    Policies{QuorumLost: 2, BackupIn: 1, HealthIgnored: 1, Ramping: 3},

@@ -84,6 +84,11 @@ type Checks struct {
 	Probes  int `json:"probes"`
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
+	// Overdue is how many still run a second after their deadline, or after a reload
+	// took their probe away, and are none of Running: a file on a network file
+	// system that has lost its server. They hold up no other, and lbd does not wait
+	// for them when it stops.
+	Overdue int `json:"overdue"`
 	// Results and Failures are counted since lbd started. Skipped are the starts
 	// that were left out because lbd was more than an interval late.
 	Results  uint64 `json:"results"`

@@ -71,11 +71,11 @@ func TestMarks(t *testing.T) {
 func TestChecksOf(t *testing.T) {
 	now := time.Now()
 	want := api.Checks{
-		Probes: 5, Running: 2, Waiting: 1, Results: 30, Failures: 4, Skipped: 3,
+		Probes: 5, Running: 2, Waiting: 1, Overdue: 6, Results: 30, Failures: 4, Skipped: 3,
 		LagSeconds: 0.25, LagMaxSeconds: 1.5, HeartbeatSeconds: 7,
 	}
 	got := checksOf(healthcheck.Stats{
-		Probes: 5, Running: 2, Waiting: 1, Starts: 40, Checks: 30, Failures: 4, Skipped: 3,
+		Probes: 5, Running: 2, Waiting: 1, Overdue: 6, Starts: 40, Checks: 30, Failures: 4, Skipped: 3,
 		LagTotal: 10 * time.Second, LagMax: 1500 * time.Millisecond, LastTick: now.Add(-7 * time.Second),
 	}, now)
 	if diff := cmp.Diff(want, got); diff != "" {

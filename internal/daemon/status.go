@@ -74,7 +74,7 @@ func (m *mirror) api(now time.Time) api.Mirror {
 // checksOf says how well the checks keep to their times.
 func checksOf(st healthcheck.Stats, now time.Time) api.Checks {
 	return api.Checks{
-		Probes: st.Probes, Running: st.Running, Waiting: st.Waiting,
+		Probes: st.Probes, Running: st.Running, Waiting: st.Waiting, Overdue: st.Overdue,
 		Results: st.Checks, Failures: st.Failures, Skipped: st.Skipped,
 		LagSeconds:       (st.LagTotal / time.Duration(max(st.Starts, 1))).Seconds(),
 		LagMaxSeconds:    st.LagMax.Seconds(),
