@@ -239,7 +239,7 @@ func (p *parser) either(k *key, v *node, o *object) (kind, value string) {
 	}
 	p.object(v, o, func(k *key, v *node) {
 		switch {
-		case k.kind != kindString:
+		case k.kind != kindRaw:
 		case kind != "":
 			p.errorf(v, "%s: there is %s already", k.name, kind)
 		case v.kind != scalar || v.isNull():

@@ -66,16 +66,16 @@ var tlsObject = newObject("tls", []key{
 
 // bytesObject gives bytes in another way than as a text.
 var bytesObject = newObject("a payload", []key{
-	{name: "text", kind: kindString, example: "PING", doc: "As they are written."},
-	{name: "hex", kind: kindString, example: "0d0a", off: true, doc: "As pairs of hexadecimal digits; spaces are ignored."},
+	{name: "text", kind: kindRaw, example: "PING", doc: "As they are written."},
+	{name: "hex", kind: kindRaw, example: "0d0a", off: true, doc: "As pairs of hexadecimal digits; spaces are ignored."},
 })
 
 // matchObject says what an answer must be like.
 var matchObject = newObject("an expectation", []key{
-	{name: "text", kind: kindString, example: "PONG", doc: "The answer has this text."},
-	{name: "hex", kind: kindString, example: "0dXX", off: true,
+	{name: "text", kind: kindRaw, example: "PONG", doc: "The answer has this text."},
+	{name: "hex", kind: kindRaw, example: "0dXX", off: true,
 		doc: "It has these bytes, as pairs of hexadecimal digits, of which X stands for any; not with HTTP."},
-	{name: "regex", kind: kindString, example: "^PO.G", off: true,
+	{name: "regex", kind: kindRaw, example: "^PO.G", off: true,
 		doc: "It matches this regular expression, of the syntax of RE2: there is no look-ahead nor look-behind."},
 	{name: "not", kind: kindBool, def: "false", doc: "It must not."},
 })
@@ -146,7 +146,7 @@ var checkObject = newObject("a check", []key{
 		doc: "Value of the Host header; default is the address, with the port unless it is 80, or 443 with https."},
 	{name: "method", kind: kindString, def: "GET", types: webChecks, doc: "Method of HTTP."},
 	{name: "headers", kind: kindTable, example: "{User-Agent: lbd}", off: true, types: webChecks, doc: "Further headers by name."},
-	{name: "body", kind: kindString, example: `"{}"`, off: true, types: webChecks, doc: "Body of the request."},
+	{name: "body", kind: kindRaw, example: `"{}"`, off: true, types: webChecks, doc: "Body of the request."},
 	{name: "version", kind: kindString, def: `"1.1"`, enum: []string{"1.0", "1.1", "2"}, types: webChecks,
 		doc: "Version of HTTP. 2 without TLS is spoken from the first byte on."},
 }, requestKeys, []key{

@@ -46,6 +46,7 @@ func schemaObject(o *object, defs map[string]any) map[string]any {
 		s["required"] = required
 	}
 	if o == serviceObject {
+		properties["name"].(map[string]any)["pattern"] = namePattern
 		s["oneOf"] = []any{
 			map[string]any{"required": []string{"address"}},
 			map[string]any{"required": []string{"fwmark"}},
@@ -63,6 +64,12 @@ func ref(o *object, defs map[string]any) map[string]any {
 	}
 	return map[string]any{"$ref": "#/$defs/" + name}
 }
+
+// durationPattern is what time.ParseDuration reads.
+const durationPattern = `^[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
+
+// statusPattern is what httpcheck.ParseStatusRanges reads.
+const statusPattern = `^ *([1-5][xX][xX]|[1-5][0-9][0-9]( *- *[1-5][0-9][0-9])?) *(, *([1-5][xX][xX]|[1-5][0-9][0-9]( *- *[1-5][0-9][0-9])?) *)*$`
 
 const namePattern = `^[A-Za-z0-9._:@+\[\]][A-Za-z0-9._:@+\[\]-]{0,127}$`
 
@@ -87,7 +94,7 @@ func schemaType(k *key, defs map[string]any) map[string]any {
 	case kindBool:
 		return map[string]any{"type": "boolean"}
 	case kindDuration:
-		return map[string]any{"type": "string", "pattern": `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`}
+		return map[string]any{"type": "string", "pattern": durationPattern}
 	case kindObject:
 		return ref(k.object, defs)
 	case kindMap:
@@ -111,7 +118,7 @@ func schemaType(k *key, defs map[string]any) map[string]any {
 		}}
 	case kindBits:
 		return map[string]any{"anyOf": []any{
-			map[string]any{"type": "string", "pattern": "^0x[0-9a-fA-F]{1,8}$"},
+			map[string]any{"type": "string", "pattern": "^0x0*[0-9a-fA-F]{1,8}$"},
 			map[string]any{"type": "integer", "minimum": 0, "maximum": int64(math.MaxUint32)},
 		}}
 	case kindTexts:
@@ -120,33 +127,51 @@ func schemaType(k *key, defs map[string]any) map[string]any {
 			map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
 		}}
 	case kindTable:
-		return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}}}
+		return map[string]any{"type": "object", "additionalProperties": scalarType()}
+	case kindRaw:
+		return scalarType()
 	case kindBytes:
-		return map[string]any{"anyOf": []any{map[string]any{"type": "string"}, ref(k.object, defs)}}
+		return map[string]any{"anyOf": []any{scalarType(), ref(k.object, defs)}}
 	case kindStatus:
 		one := map[string]any{"anyOf": []any{
 			map[string]any{"type": "integer", "minimum": 100, "maximum": 599},
-			map[string]any{"type": "string", "pattern": "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$"},
+			map[string]any{"type": "string", "pattern": statusPattern},
 		}}
 		return map[string]any{"anyOf": []any{one, map[string]any{"type": "array", "items": one}}}
 	case kindChecks:
 		return map[string]any{"type": "array", "minItems": 1, "items": map[string]any{"anyOf": []any{
-			map[string]any{"type": "string"}, ref(checkObject, defs),
+			scalarType(), ref(checkObject, defs),
 		}}}
 	case kindCheck:
-		one := []any{map[string]any{"type": "string"}, ref(checkObject, defs)}
+		one := []any{scalarType(), ref(checkObject, defs)}
 		return map[string]any{"anyOf": append(one, map[string]any{
 			"type": "array", "items": map[string]any{"anyOf": one},
 		}, map[string]any{"type": "null"})}
 	}
-	s := map[string]any{"type": "string"}
-	switch {
-	case len(k.enum) > 0:
-		s["enum"] = k.enum
-	case k.name == "name":
-		s["pattern"] = namePattern
+	if len(k.enum) > 0 {
+		return map[string]any{"enum": schemaWords(k.enum)}
 	}
-	return s
+	return map[string]any{"type": "string"}
+}
+
+// scalarType is any text, quoted or not.
+func scalarType() map[string]any {
+	return map[string]any{"type": []string{"string", "number", "boolean"}}
+}
+
+// schemaWords are words as texts, and those that YAML takes for numbers without
+// quotes as such, too.
+func schemaWords(words []string) []any {
+	var list []any
+	for _, w := range words {
+		list = append(list, w)
+	}
+	for _, w := range words {
+		if f, err := strconv.ParseFloat(w, 64); err == nil {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // schemaDefault returns the default as JSON has it.

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -121,13 +122,34 @@ func plainValue(t *testing.T, data []byte) any {
 	if err := yaml.Unmarshal(data, &v); err != nil {
 		t.Fatal(err)
 	}
-	b, err := json.Marshal(v)
+	b, err := json.Marshal(stringKeys(v))
 	if err != nil {
 		t.Fatal(err)
 	}
 	v, err = jsonschema.UnmarshalJSON(bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
+	}
+	return v
+}
+
+// stringKeys makes all keys texts, which they are in JSON.
+func stringKeys(v any) any {
+	switch v := v.(type) {
+	case map[any]any:
+		m := make(map[string]any, len(v))
+		for k, item := range v {
+			m[fmt.Sprint(k)] = stringKeys(item)
+		}
+		return m
+	case map[string]any:
+		for k, item := range v {
+			v[k] = stringKeys(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = stringKeys(item)
+		}
 	}
 	return v
 }

@@ -12,6 +12,7 @@ type keyKind uint8
 
 const (
 	kindString keyKind = iota
+	kindRaw            // a text, be it one that YAML takes for a number or a boolean
 	kindInt
 	kindBool
 	kindDuration

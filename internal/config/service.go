@@ -161,7 +161,7 @@ func (p *parser) words(k *key, v *node) ([]*node, bool) {
 }
 
 func (p *parser) schedulerName(k *key, v *node) (ipvs.Scheduler, bool) {
-	if v.kind != scalar || v.isNull() {
+	if v.kind != scalar || v.isNull() || !v.quoted && looksTyped(v.value) {
 		p.errorf(v, "%s: want the name of a scheduler, got %s", k.name, describe(v))
 		return "", false
 	}
