@@ -80,16 +80,30 @@ func (c *checker) ask(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b := hostile.Bound(ctx, conn, maxAnswer+1)
+	b := hostile.Bound(ctx, conn, maxAnswer+int64(len("\r\n")))
 	defer b.Close()
 	if c.send != "" {
 		if _, err := io.WriteString(b, c.send); err != nil {
 			return "", fmt.Errorf("send: %w", err)
 		}
 	}
-	line, err := bufio.NewReaderSize(b, maxAnswer).ReadString('\n')
-	if err != nil && err != io.EOF {
+	line, err := readLine(b)
+	if err != nil {
 		return "", fmt.Errorf("read: %w", err)
 	}
-	return strings.TrimRight(line, "\r\n"), nil
+	return line, nil
+}
+
+// readLine returns the first line without its end, which may be that of the
+// connection.
+func readLine(r io.Reader) (string, error) {
+	line, err := bufio.NewReaderSize(r, maxAnswer).ReadString('\n')
+	line = strings.TrimRight(line, "\r\n")
+	switch {
+	case len(line) > maxAnswer, errors.Is(err, hostile.ErrTooMuch):
+		return "", fmt.Errorf("%w: over %d bytes", hostile.ErrTooMuch, maxAnswer)
+	case err != nil && err != io.EOF:
+		return "", err
+	}
+	return line, nil
 }

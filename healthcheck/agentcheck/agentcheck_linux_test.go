@@ -65,6 +65,7 @@ func TestNetnsAgent(t *testing.T) {
 		"slow":           {agent: func(c net.Conn) { time.Sleep(100 * time.Millisecond); says("up\n")(c) }, want: up},
 		"drips":          {agent: drip("drain\r\n"), want: drain},
 		"longest":        {agent: says("up #" + long + "\n"), want: healthcheck.Advice{Health: healthcheck.SaysUp, Reason: healthcheck.Printable(long)}},
+		"longest, crlf":  {agent: says("up #" + long + "\r\n"), want: healthcheck.Advice{Health: healthcheck.SaysUp, Reason: healthcheck.Printable(long)}},
 		"longest at end": {agent: says("up #" + long), want: healthcheck.Advice{Health: healthcheck.SaysUp, Reason: healthcheck.Printable(long)}},
 		"asked": {send: "state\n", want: drain, agent: func(c net.Conn) {
 			if line, _ := bufio.NewReader(c).ReadString('\n'); line == "state\n" {
@@ -74,8 +75,9 @@ func TestNetnsAgent(t *testing.T) {
 		"silent":        {agent: says(""), err: "empty answer"},
 		"empty line":    {agent: says("\r\nup\n"), err: "empty answer"},
 		"wrong":         {agent: says("SSH-2.0-OpenSSH_9.2\r\n"), err: `no word of an agent in "SSH-2.0-OpenSSH_9.2"`},
-		"too long":      {agent: says("up #" + long + "xx\n"), err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
-		"without end":   {agent: checktest.Endless(strings.Repeat("x", 1<<16)), err: "read: the target sends too much: over 1025 bytes", is: hostile.ErrTooMuch},
+		"too long":      {agent: says("up #" + long + "x\n"), err: "read: the target sends too much: over 1024 bytes", is: hostile.ErrTooMuch},
+		"too long, end": {agent: says("up #" + long + "x"), err: "read: the target sends too much: over 1024 bytes", is: hostile.ErrTooMuch},
+		"without end":   {agent: checktest.Endless(strings.Repeat("x", 1<<16)), err: "read: the target sends too much: over 1024 bytes", is: hostile.ErrTooMuch},
 		"resets":        {agent: reset, send: "x", err: "read: ", is: syscall.ECONNRESET},
 		"hangs":         {agent: checktest.Hang, timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},
 		"drips on":      {agent: drip(strings.Repeat(" ", 10000)), timeout: 300 * time.Millisecond, err: "read: no answer in time: context deadline exceeded", is: context.DeadlineExceeded},

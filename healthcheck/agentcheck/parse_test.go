@@ -126,7 +126,16 @@ func FuzzParse(f *testing.F) {
 	for _, line := range []string{"up ready 50%", "75%,maxconn:30,maint,down", "drain weight:9 stopped # so", "foo up", "#", "weight:4294967296", "\xff\x00"} {
 		f.Add(line)
 	}
-	f.Fuzz(func(t *testing.T, line string) {
+	f.Add("up\r\ndown\n")
+	f.Add(strings.Repeat("up ", 342) + "\n")
+	f.Fuzz(func(t *testing.T, answer string) {
+		line, err := readLine(strings.NewReader(answer))
+		if first, _, _ := strings.Cut(answer, "\n"); err == nil && (len(line) > maxAnswer || line != strings.TrimRight(first, "\r")) {
+			t.Errorf("%q: read the line %q", answer, line)
+		}
+		if err != nil {
+			return
+		}
 		a, detail, err := parse(line)
 		if err != nil {
 			if a != (healthcheck.Advice{}) {
