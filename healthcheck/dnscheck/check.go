@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,15 +38,8 @@ type Check struct {
 	// NoRecursion clears the RD bit, as for a server that only has zones of its
 	// own.
 	NoRecursion bool
-	// EDNS is the size of UDP replies, 512 to 65535, that an OPT record announces
-	// (RFC 6891); 0 sends no OPT record, and allows for 512.
-	EDNS uint16
-	// MixedCase sends the letters of the name in upper and lower case at random
-	// and ignores replies that do not repeat them exactly, which makes forged
-	// ones harder still. Not every server repeats them.
-	MixedCase bool
-	// Rcodes are the response codes that are healthy, 0 to 4095 (see ParseRcode);
-	// none is NOERROR alone. Codes above 15 need EDNS.
+	// Rcodes are the response codes that are healthy, 0 to 15 (see ParseRcode);
+	// none is NOERROR alone.
 	Rcodes []int
 	// Answers are the data of records of Type, in the form of zone files
 	// ("10 mail.example.org."), that must be in the answer, in any order. Names
@@ -60,9 +52,6 @@ type Check struct {
 	Answers []string
 	// Exact means that the answer must have no other record of Type.
 	Exact bool
-	// Match must match the data of one record of the answer, in the form of zone
-	// files, of TXT the bare text. Nil asks for nothing.
-	Match *regexp.Regexp
 }
 
 // Key returns a text of every option. Equal questions in another form, such as
@@ -80,12 +69,6 @@ func (c Check) Key() string {
 	if c.NoRecursion {
 		b.WriteString(" norecurse")
 	}
-	if c.EDNS != 0 {
-		fmt.Fprintf(&b, " edns=%d", c.EDNS)
-	}
-	if c.MixedCase {
-		b.WriteString(" mixedcase")
-	}
 	for _, r := range c.rcodes() {
 		b.WriteString(" rcode=" + strconv.Itoa(r))
 	}
@@ -96,9 +79,6 @@ func (c Check) Key() string {
 	}
 	if c.Exact {
 		b.WriteString(" exact")
-	}
-	if c.Match != nil {
-		b.WriteString(" match=" + strconv.Quote(c.Match.String()))
 	}
 	b.WriteString(c.Via.Key())
 	return b.String()
@@ -148,14 +128,11 @@ func (c Check) newChecker(target netip.AddrPort, env healthcheck.Env) (*checker,
 	k := &checker{
 		via: c.Via, env: env, target: netip.AddrPortFrom(target.Addr().Unmap(), target.Port()),
 		transport: c.transport(),
-		question:  question{kind: c.questionType(), noRecursion: c.NoRecursion, edns: c.EDNS, mixed: c.MixedCase},
-		want:      expectation{rcodes: c.rcodes(), exact: c.Exact, match: c.Match},
+		question:  question{kind: c.questionType(), noRecursion: c.NoRecursion},
+		want:      expectation{rcodes: c.rcodes(), exact: c.Exact},
 	}
 	if k.transport != UDP && k.transport != TCP {
 		return nil, fmt.Errorf("transport %q is neither udp nor tcp", k.transport)
-	}
-	if c.EDNS != 0 && c.EDNS < dns.MinMsgSize {
-		return nil, fmt.Errorf("EDNS size %d is less than %d", c.EDNS, dns.MinMsgSize)
 	}
 	var err error
 	if k.question.name, err = parseName(c.Name); err != nil {
@@ -167,9 +144,6 @@ func (c Check) newChecker(target netip.AddrPort, env healthcheck.Env) (*checker,
 	for _, r := range k.want.rcodes {
 		if r < 0 || r > maxRcode {
 			return nil, fmt.Errorf("response code %d is not within 0 and %d", r, maxRcode)
-		}
-		if r > 15 && c.EDNS == 0 {
-			return nil, fmt.Errorf("response code %s needs EDNS", rcodeText(r))
 		}
 	}
 	if k.want.answers, err = parseAnswers(c.Answers, k.question.kind); err != nil {

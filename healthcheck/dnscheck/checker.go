@@ -14,8 +14,8 @@ import (
 	"github.com/lbd-project/lbd/healthcheck/hostile"
 )
 
-// bufferLen is the least that UDP replies are read with: servers may send more
-// than they were allowed to.
+// bufferLen is how long UDP replies may be: servers may send more than the 512
+// bytes that they are allowed to.
 const bufferLen = 4096
 
 // maxBytes is how much is read in an exchange: one message of the largest size and
@@ -75,7 +75,7 @@ func (c *checker) ask(ctx context.Context, transport string) (detail string, err
 func (c *checker) talk(conn net.Conn, transport string, q query) (detail string, err error) {
 	var m messages = &stream{conn: conn}
 	if transport == UDP {
-		m = &datagrams{conn: conn, buf: make([]byte, max(bufferLen, int(c.question.edns))+1)}
+		m = &datagrams{conn: conn, buf: make([]byte, bufferLen+1)}
 	}
 	r, err := exchange(m, q)
 	switch {

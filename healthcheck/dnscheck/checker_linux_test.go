@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -69,7 +68,7 @@ func TestTypes(t *testing.T) {
 		{Check{Name: "example.org", Type: 15, Answers: []string{"10 MAIL.example.org"}}, "NOERROR, 1 answer"},
 		{Check{Name: "example.org", Type: 16, Answers: []string{"v=spf1 -all"}}, "NOERROR, 1 answer"},
 		{Check{Name: "example.org", Type: 257, Answers: []string{`0 issue "ca.example.net"`}}, "NOERROR, 1 answer"},
-		{Check{Name: "example.org", Type: 255, Match: regexp.MustCompile("^10 mail")}, "NOERROR, 2 answers"},
+		{Check{Name: "example.org", Type: 255}, "NOERROR, 2 answers"},
 		{Check{Name: "example.org", Type: 65399, Answers: []string{`\# 2 ABCD`}}, "NOERROR, 1 answer"},
 		{Check{Name: "www.example.org", Type: 1, Answers: []string{"192.0.2.1"}, Exact: true}, "NOERROR, 1 answer"},
 		{Check{Name: "www.example.org", Type: 5, Answers: []string{"example.org"}, Exact: true}, "NOERROR, 1 answer"},
@@ -77,12 +76,11 @@ func TestTypes(t *testing.T) {
 		{Check{Name: "1.2.0.192.in-addr.arpa", Type: 12, Answers: []string{"example.org."}}, "NOERROR, 1 answer"},
 		{Check{Name: label63 + ".example.org", Type: 1, Answers: []string{"192.0.2.63"}}, "NOERROR, 1 answer"},
 		{Check{Name: longest, Type: 1, Answers: []string{"192.0.2.255"}}, "NOERROR, 1 answer"},
-		{Check{Name: strings.TrimSuffix(longest, "."), Type: 1, MixedCase: true, Answers: []string{"192.0.2.255"}}, "NOERROR, 1 answer"},
-		{Check{Name: "example.org", Type: 1, EDNS: 1232, NoRecursion: true, MixedCase: true}, "NOERROR, 2 answers"},
+		{Check{Name: strings.TrimSuffix(longest, "."), Type: 1, Answers: []string{"192.0.2.255"}}, "NOERROR, 1 answer"},
+		{Check{Name: "example.org", Type: 1, NoRecursion: true}, "NOERROR, 2 answers"},
 		{Check{Name: "absent.example.org", Type: 1, Rcodes: []int{3}}, "NXDOMAIN, no answers"},
-		// 100 records: 1,6 KB, too much for 512 bytes and not for 4096.
+		// 100 records: 1,6 KB, too much for 512 bytes.
 		{Check{Name: "big.example.org", Type: 1, Answers: []string{"192.0.2.99"}}, "NOERROR, 100 answers"},
-		{Check{Name: "big.example.org", Type: 1, EDNS: 4096, Answers: []string{"192.0.2.99"}}, "NOERROR, 100 answers"},
 	}
 	for _, ip := range []string{"127.0.0.1", "::1"} {
 		pc, ln, to := both(t, ip)
@@ -104,19 +102,15 @@ func TestQueryAsSent(t *testing.T) {
 	pc, ln, to := both(t, "127.0.0.1")
 	asked := make(chan string, 1)
 	serve(t, pc, ln, func(w dns.ResponseWriter, ask *dns.Msg) {
-		size := uint16(0)
-		if opt := ask.IsEdns0(); opt != nil {
-			size = opt.UDPSize()
-		}
-		asked <- fmt.Sprintf("%s RD=%t EDNS=%d", &ask.Question[0], ask.RecursionDesired, size)
+		asked <- fmt.Sprintf("%s RD=%t EDNS=%t", &ask.Question[0], ask.RecursionDesired, ask.IsEdns0() != nil)
 		serveZone(w, ask)
 	})
 	tests := []struct {
 		check Check
 		want  string
 	}{
-		{Check{}, ";.\tIN\t SOA RD=true EDNS=0"},
-		{Check{Name: "example.org", Type: 1, NoRecursion: true, EDNS: 4096}, ";example.org.\tIN\t A RD=false EDNS=4096"},
+		{Check{}, ";.\tIN\t SOA RD=true EDNS=false"},
+		{Check{Name: "example.org", Type: 1, NoRecursion: true}, ";example.org.\tIN\t A RD=false EDNS=false"},
 	}
 	for _, tt := range tests {
 		for _, transport := range []string{UDP, TCP} {

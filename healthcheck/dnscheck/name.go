@@ -3,8 +3,6 @@ package dnscheck
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 
 	"github.com/miekg/dns"
 )
@@ -78,15 +76,4 @@ func escape(rest string) (int, error) {
 		return 0, errors.New("want three digits up to 255 after the backslash")
 	}
 	return 3, nil
-}
-
-// mixCase gives every letter of a name upper or lower case at random.
-func mixCase(name string) string {
-	b := []byte(strings.ToLower(name))
-	for i, c := range b {
-		if c >= 'a' && c <= 'z' && rand.IntN(2) == 0 {
-			b[i] = c - 'a' + 'A'
-		}
-	}
-	return string(b)
 }

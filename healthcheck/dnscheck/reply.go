@@ -64,21 +64,13 @@ func parseReply(msg []byte, q query) (reply, error) {
 	for section, at := range []int{6, 8, 10} {
 		for range binary.BigEndian.Uint16(msg[at:]) {
 			rr, err := s.record(func(kind uint16) bool {
-				if section == 0 {
-					return kind == q.kind || kind == dns.TypeCNAME || q.kind == dns.TypeANY
-				}
-				return kind == dns.TypeOPT
+				return section == 0 && (kind == q.kind || kind == dns.TypeCNAME || q.kind == dns.TypeANY)
 			})
 			switch {
 			case err != nil:
 				return reply{}, fmt.Errorf("broken reply: %w", err)
-			case rr == nil:
-			case section == 0 && rr.Header().Class == dns.ClassINET:
+			case rr != nil && rr.Header().Class == dns.ClassINET:
 				r.records = append(r.records, rr)
-			case section == 2:
-				if opt, ok := rr.(*dns.OPT); ok {
-					r.rcode |= opt.ExtendedRcode()
-				}
 			}
 		}
 	}

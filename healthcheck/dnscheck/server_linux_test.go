@@ -39,9 +39,6 @@ func serveZone(w dns.ResponseWriter, ask *dns.Msg) {
 	r := new(dns.Msg)
 	r.SetReply(ask)
 	r.Compress = true
-	if opt := ask.IsEdns0(); opt != nil {
-		r.SetEdns0(1232, false)
-	}
 	q := ask.Question[0]
 	records, ok := zone[strings.ToLower(q.Name)+" "+dns.Type(q.Qtype).String()]
 	switch {
@@ -63,11 +60,7 @@ func serveZone(w dns.ResponseWriter, ask *dns.Msg) {
 		r.Answer = append(r.Answer, rr)
 	}
 	if _, udp := w.RemoteAddr().(*net.UDPAddr); udp {
-		size := dns.MinMsgSize
-		if opt := ask.IsEdns0(); opt != nil {
-			size = int(opt.UDPSize())
-		}
-		r.Truncate(size)
+		r.Truncate(dns.MinMsgSize)
 	}
 	w.WriteMsg(r)
 }

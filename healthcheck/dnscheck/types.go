@@ -8,8 +8,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// maxRcode is the largest response code that EDNS can carry.
-const maxRcode = 1<<12 - 1
+// maxRcode is the largest response code of a reply to a query without EDNS.
+const maxRcode = 1<<4 - 1
 
 // ParseType returns the number of a record type that a query can ask for, given
 // as its name in any case ("AAAA"), as "TYPE65" (RFC 3597) or as a number. An
@@ -41,13 +41,9 @@ func checkType(t uint16) error {
 }
 
 // ParseRcode returns the number of a response code, given as its name in any case
-// ("NXDOMAIN") or as a number from 0 to 4095.
+// ("NXDOMAIN") or as a number from 0 to 15.
 func ParseRcode(text string) (int, error) {
-	name := strings.ToUpper(text)
-	if name == "BADVERS" { // one number with BADSIG, which is of TSIG
-		return dns.RcodeBadVers, nil
-	}
-	if r, ok := dns.StringToRcode[name]; ok {
+	if r, ok := dns.StringToRcode[strings.ToUpper(text)]; ok && r <= maxRcode {
 		return r, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
@@ -60,10 +56,7 @@ func ParseRcode(text string) (int, error) {
 func typeText(t uint16) string { return dns.Type(t).String() }
 
 func rcodeText(r int) string {
-	switch name, ok := dns.RcodeToString[r]; {
-	case r == dns.RcodeBadVers:
-		return "BADVERS"
-	case ok:
+	if name, ok := dns.RcodeToString[r]; ok {
 		return name
 	}
 	return strconv.Itoa(r)
