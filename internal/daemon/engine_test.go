@@ -141,6 +141,7 @@ func TestLedgerBound(t *testing.T) {
 
 // Not parallel: it is about the process.
 func TestAddThreads(t *testing.T) {
+	runtime.SetDefaultGOMAXPROCS()
 	before := runtime.GOMAXPROCS(0)
 	t.Setenv("GOMAXPROCS", "")
 	restore := addThreads(3)

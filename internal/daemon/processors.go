@@ -21,7 +21,10 @@ const (
 // processors says how many threads Go runs at once. For each check that begins the
 // runtime wakes a second one to look for work, and it finds none where there is
 // little of it: of the processor time of a check that was a fifth.
-type processors struct{ all int }
+//
+// Otherwise Go chooses, by the processors, the affinity and the quota that the
+// process has now, and goes on looking; a number of ours would end that.
+type processors struct{ one bool }
 
 // newProcessors returns nil where others decide: the environment, or an engine
 // that keeps threads for itself.
@@ -29,7 +32,7 @@ func newProcessors(threads int) *processors {
 	if threads > 0 || os.Getenv("GOMAXPROCS") != "" {
 		return nil
 	}
-	return &processors{runtime.GOMAXPROCS(0)}
+	return &processors{}
 }
 
 // suit has as many as a configuration needs. p may be nil.
@@ -37,19 +40,21 @@ func (p *processors) suit(c *config.Config) {
 	if p == nil {
 		return
 	}
-	n := p.all
-	if oneWillDo(c) {
-		n = 1
+	one := oneWillDo(c)
+	switch {
+	case one && !p.one:
+		runtime.GOMAXPROCS(1)
+	case !one && p.one:
+		runtime.SetDefaultGOMAXPROCS()
 	}
-	if n != runtime.GOMAXPROCS(0) {
-		runtime.GOMAXPROCS(n)
-	}
+	p.one = one
 }
 
 // restore undoes suit. p may be nil.
 func (p *processors) restore() {
-	if p != nil {
-		runtime.GOMAXPROCS(p.all)
+	if p != nil && p.one {
+		runtime.SetDefaultGOMAXPROCS()
+		p.one = false
 	}
 }
 

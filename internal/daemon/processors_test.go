@@ -54,8 +54,9 @@ func TestOneWillDo(t *testing.T) {
 // TestProcessors changes what is of the whole process, so that it runs alone.
 func TestProcessors(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
-	all := runtime.GOMAXPROCS(3)
-	defer runtime.GOMAXPROCS(all)
+	runtime.SetDefaultGOMAXPROCS()
+	defer runtime.SetDefaultGOMAXPROCS()
+	all := runtime.GOMAXPROCS(0)
 	few, many := large(&fakeNet{}, 1), large(&fakeNet{}, 201)
 	want := func(what string, n int) {
 		t.Helper()
@@ -67,11 +68,15 @@ func TestProcessors(t *testing.T) {
 	p.suit(few)
 	want("few checks", 1)
 	p.suit(many)
-	want("many checks", 3)
+	want("many checks", all)
 	p.suit(few)
 	p.restore()
-	want("in the end", 3)
+	want("in the end", all)
 
+	runtime.GOMAXPROCS(3)
+	p.suit(many)
+	p.restore()
+	want("where there is nothing to change", 3)
 	newProcessors(1).suit(few)
 	want("with threads of the engine", 3)
 	t.Setenv("GOMAXPROCS", "3")
