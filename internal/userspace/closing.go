@@ -103,6 +103,7 @@ func (e *Engine) closed(mark uint32, n uint64, quiet bool) {
 	closed := s.close(more)
 	if quiet {
 		s.ends.add(closed, e.forgottenAt())
+		s.bound() // some may be of connections that are other ones already
 	}
 }
 
@@ -141,6 +142,7 @@ func (e *Engine) reopened(f *flowtable.Flow, s *server) {
 		}
 		s.closing.ahead--
 	}
+	s.bound()
 }
 
 // beginDump notes that a dump begins, and returns what endDump must know.

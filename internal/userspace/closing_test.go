@@ -212,3 +212,23 @@ func TestClosingTwiceWhileDraining(t *testing.T) {
 		t.Errorf("after both have closed: want 0 active, got %d", n)
 	}
 }
+
+// TestClosingSameSequence has a client close its connection and open it again from
+// the same port and with the same sequence number, within moments, again and again:
+// to the engine each SYN looks like a copy of the first.
+func TestClosingSameSequence(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	const others = 200
+	for n := range others {
+		g.connect(tupleTo(web, client(n)), uint32(n))
+	}
+	hostile := tupleTo(web, "192.0.2.77:7777")
+	for range 100 {
+		g.connect(hostile, 7)
+		g.pass(10 * time.Millisecond)
+		g.kernel.close(hostile)
+		g.pass(10 * time.Millisecond)
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "200/1/0"})
+}

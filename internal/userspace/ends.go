@@ -31,7 +31,7 @@ type ends struct {
 	// quiet says that there were such closings, since this engine began.
 	quiet bool
 	// due are closings by the time when conntrack forgets the connection, the first
-	// one first; waiting is their sum.
+	// one first; waiting is their sum, of connections that count as inactive.
 	due     []ending
 	waiting int
 	// over are flows that count no more, since their time is over, and are in the
@@ -74,6 +74,21 @@ func (e *ends) drop() {
 	e.waiting--
 	if e.due[0].n--; e.due[0].n == 0 {
 		e.due = e.due[1:]
+	}
+}
+
+// bound takes closings back that are of no connection that counts as inactive, the
+// last ones: a client made its connection another one by a SYN after it had closed,
+// and may do so again and again.
+func (s *server) bound() {
+	e := &s.ends
+	for e.waiting > int(s.sched.Inactive()) {
+		last := len(e.due) - 1
+		n := min(e.waiting-int(s.sched.Inactive()), e.due[last].n)
+		e.waiting -= n
+		if e.due[last].n -= n; e.due[last].n == 0 {
+			e.due = e.due[:last]
+		}
 	}
 }
 

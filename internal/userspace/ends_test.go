@@ -210,6 +210,58 @@ func TestQuietReopened(t *testing.T) {
 	}
 }
 
+// TestQuietAlternating lets a client send SYN and FIN by turns on a connection that
+// it has closed: each FIN after a SYN closes once more, and none of the closings
+// before it is an end. The connections of others end at their own times.
+func TestQuietAlternating(t *testing.T) {
+	for name, read := range map[string]func(g *rig, turn int){
+		"each read at once":   func(g *rig, _ int) { g.pass(idleRead) },
+		"none read":           func(*rig, int) {},
+		"SYN read before FIN": func(g *rig, turn int) { g.engine.drain() },
+		"dumps between": func(g *rig, turn int) {
+			g.pass(idleRead)
+			if turn%10 == 5 {
+				g.pass(4 * time.Second)
+				g.resync()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t)
+			g.apply(addOp(web), add(web, one, 1))
+			for n := range 6 {
+				g.connect(tupleTo(web, client(n)), uint32(n))
+			}
+			want := func(when, counts string) {
+				t.Helper()
+				g.pass(idleRead)
+				g.counts(web.ServiceKey, map[string]string{one: counts})
+			}
+			g.pass(5 * time.Second)
+			g.kernel.close(tupleTo(web, client(1)))
+			want("one has closed", "5/1/0")
+			hostile := tupleTo(web, client(0))
+			for turn := range 100 {
+				g.kernel.close(hostile)
+				read(g, turn)
+				g.kernel.reopen(hostile)
+				read(g, turn)
+			}
+			want("after the last SYN", "5/1/0")
+			g.kernel.close(hostile)
+			want("after the last FIN", "4/2/0")
+			g.pass(ruleset.TimeWait - 10*time.Second)
+			g.kernel.close(tupleTo(web, client(2)))
+			g.kernel.close(tupleTo(web, client(3)))
+			g.pass(idleRead)
+			g.pass(15 * time.Second)
+			want("those that closed first are over", "2/2/0")
+			g.pass(ruleset.TimeWait - 10*time.Second)
+			want("all are over", "2/0/0")
+		})
+	}
+}
+
 // TestQuietRestart counts closed connections that there were before this engine,
 // until a dump has them no more.
 func TestQuietRestart(t *testing.T) {

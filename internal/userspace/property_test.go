@@ -155,6 +155,10 @@ func (c *chaos) traffic() {
 			return
 		}
 		if c.rnd.IntN(5) == 0 {
+			for range c.rnd.IntN(4) { // SYN and FIN by turns
+				c.kernel.reopen(tu)
+				c.kernel.close(tu)
+			}
 			c.kernel.reopen(tu)
 			return
 		}
