@@ -114,6 +114,33 @@ func (s *server) unsure() bool {
 	return s.Weight == 0 && s.sched.Active() == 0 && s.closing.ahead > 0
 }
 
+// A client may send what looks like something else. Where its SYN looks like a copy
+// of the one before, its connection may have closed and be open again: the rules have
+// counted that closing, which is taken for one of another connection of the real
+// server. Where it sends two SYNs at once, the first did not close, as the second
+// says. So few may be wrong, and then a dump tells: doubtful, and one of
+// doubtfulShare flows in the table.
+const (
+	doubtful      = 64
+	doubtfulShare = 256
+	// atOnceTicks is the age of a flow whose first packet may not be in conntrack
+	// yet.
+	atOnceTicks = 1
+)
+
+// doubt notes that a closing may be taken for another's, or another's for that of a
+// flow. Dumps that follow keep to their share of the time, however often a client
+// does that.
+func (e *Engine) doubt(s *server, f *flowtable.Flow) {
+	if !f.Open || s.closing.ahead <= 0 {
+		return
+	}
+	if e.doubts++; e.doubts > doubtful+e.flows.Len()/doubtfulShare {
+		e.doubts = 0
+		e.resyncNow()
+	}
+}
+
 // close counts n more closings, and returns how many of them are of flows that are
 // or were in the table.
 func (s *server) close(n uint64) int {
@@ -148,6 +175,7 @@ func (e *Engine) reopened(f *flowtable.Flow, s *server) {
 // beginDump notes that a dump begins, and returns what endDump must know.
 func (e *Engine) beginDump() (errors uint64) {
 	e.readClosed()
+	e.doubts = 0
 	for _, s := range e.model.servers {
 		if s != nil {
 			s.closing.during, s.ends.lately = 0, 0

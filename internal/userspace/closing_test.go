@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -214,21 +215,94 @@ func TestClosingTwiceWhileDraining(t *testing.T) {
 }
 
 // TestClosingSameSequence has a client close its connection and open it again from
-// the same port and with the same sequence number, within moments, again and again:
-// to the engine each SYN looks like a copy of the first.
+// the same port and with the same sequence number, again and again, within moments
+// or some seconds: to the engine each SYN looks like a copy of the first. A dump is
+// asked for before many connections of others are counted wrong, and puts all right.
 func TestClosingSameSequence(t *testing.T) {
+	for _, pause := range []time.Duration{10 * time.Millisecond, 4 * time.Second} {
+		t.Run(pause.String(), func(t *testing.T) {
+			g := newRig(t)
+			g.apply(addOp(web), add(web, one, 1))
+			const others = 200
+			for n := range others {
+				g.connect(tupleTo(web, client(n)), uint32(n))
+			}
+			s := g.engine.model.services[web.ServiceKey].servers[0]
+			hostile := tupleTo(web, "192.0.2.77:7777")
+			dumps := 0
+			for turn := range 300 {
+				g.connect(hostile, 7)
+				g.pass(10 * time.Millisecond)
+				g.kernel.close(hostile)
+				g.pass(pause)
+				if wrong := others - int(s.sched.Active()); wrong > doubtful+2 {
+					t.Fatalf("turn %d: %d connections of others count as closed", turn, wrong)
+				}
+				select {
+				case <-g.engine.urgent:
+					dumps++
+					g.pass(4 * time.Second)
+					g.resync()
+					g.counts(web.ServiceKey, map[string]string{one: "200/1/0"})
+				default:
+				}
+			}
+			if most := 300 / doubtful; dumps == 0 || dumps > most {
+				t.Errorf("want a dump, %d at most, got %d", most, dumps)
+			}
+		})
+	}
+}
+
+// TestClosingPairs has a client send two SYNs at once for each of its connections:
+// the first looks like one that has closed. A dump is asked for before many closings
+// of others are undone.
+func TestClosingPairs(t *testing.T) {
 	g := newRig(t)
 	g.apply(addOp(web), add(web, one, 1))
-	const others = 200
-	for n := range others {
+	const closed = 300
+	for n := range closed {
 		g.connect(tupleTo(web, client(n)), uint32(n))
+		g.kernel.close(tupleTo(web, client(n)))
 	}
-	hostile := tupleTo(web, "192.0.2.77:7777")
-	for range 100 {
-		g.connect(hostile, 7)
-		g.pass(10 * time.Millisecond)
-		g.kernel.close(hostile)
-		g.pass(10 * time.Millisecond)
+	g.pass(4 * time.Second)
+	s := g.engine.model.services[web.ServiceKey].servers[0]
+	dumps := 0
+	for n := range 300 {
+		tu := tupleTo(web, client(1000+n))
+		mark := g.queue(tu, 1)
+		g.queue(tu, 2)
+		g.kernel.begin(tu, mark, false)
+		if wrong := int(s.sched.Active()) - (n + 1); wrong > doubtful+8 {
+			t.Fatalf("pair %d: %d closed connections of others count as open", n, wrong)
+		}
+		select {
+		case <-g.engine.urgent:
+			dumps++
+			g.pass(4 * time.Second)
+			g.resync()
+			g.counts(web.ServiceKey, map[string]string{one: fmt.Sprintf("%d/%d/0", n+1, closed)})
+		default:
+		}
 	}
-	g.counts(web.ServiceKey, map[string]string{one: "200/1/0"})
+	if most := 300 / doubtful; dumps == 0 || dumps > most {
+		t.Errorf("want a dump, %d at most, got %d", most, dumps)
+	}
+}
+
+// TestClosingCopies asks for no dump where SYNs come more than once.
+func TestClosingCopies(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	for n := range 2 * doubtful {
+		tu := tupleTo(web, client(n))
+		g.queue(tu, uint32(n))
+		g.connect(tu, uint32(n))
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "128/0/0"})
+	select {
+	case <-g.engine.urgent:
+		t.Error("a dump was asked for")
+	default:
+	}
 }

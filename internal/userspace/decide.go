@@ -176,8 +176,11 @@ func (r *reader) drain() (some bool) {
 // confirmed.
 func (r *reader) sameFlow(f *flowtable.Flow) *server {
 	e, in := r.engine, &r.info
-	if f.Seq == in.Seq && e.tick-f.Born <= settleTicks {
-		if s := e.model.server(f.Server); s != nil && !s.dead {
+	if s := e.model.server(f.Server); s != nil {
+		if f.Seq == in.Seq || e.tick-f.Born <= atOnceTicks {
+			e.doubt(s, f)
+		}
+		if f.Seq == in.Seq && !s.dead && e.tick-f.Born <= settleTicks {
 			return s
 		}
 	}

@@ -190,6 +190,8 @@ type Engine struct {
 	closedDue            bool
 	closedError          error
 	closedErrors         uint64
+	// doubts counts closings since the last dump that may be taken for others'.
+	doubts int
 	// timeWait is how long conntrack keeps a connection that has closed. endsNext is
 	// when to look next which have ended by that.
 	timeWait, endsNext time.Duration
