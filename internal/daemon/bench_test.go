@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/memory"
 	"github.com/lbd-project/lbd/ipvs"
 	"github.com/lbd-project/lbd/ipvs/ipvstest"
@@ -99,8 +101,15 @@ func TestManyServices(t *testing.T) {
 		Ops: map[ipvs.OpKind]int{ipvs.OpAddService: services, ipvs.OpAddDestination: servers}})
 	pass("a quiet pass", ipvstest.Requests{Reads: 1})
 	s := d.owner.fleet.Services[1711]
-	d.owner.mem.health[ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[3].Address}] = true
+	d.owner.mem.health = healthWith(d.owner.mem.health, ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[3].Address}, true)
 	pass("a pass with a failure", ipvstest.Requests{Reads: 1, Batches: 1, Writes: 1, Ops: one(ipvs.OpUpdateDestination)})
+}
+
+// healthWith returns what is known of the servers, with one that is up or down.
+func healthWith(h fleet.Health, k ipvs.DestinationKey, down bool) fleet.Health {
+	h = maps.Clone(h)
+	h[k] = down
+	return h
 }
 
 // A pass over a right table of 50,000 real servers.
@@ -117,10 +126,11 @@ func BenchmarkQuietPass(b *testing.B) {
 func BenchmarkFlapPass(b *testing.B) {
 	d := benchDaemon(b)
 	k := ipvs.DestinationKey{Service: d.owner.fleet.Services[7].ServiceKey, Address: d.owner.fleet.Services[7].Servers[3].Address}
+	health := map[bool]fleet.Health{false: healthWith(d.owner.mem.health, k, false), true: healthWith(d.owner.mem.health, k, true)}
 	down := false
 	for b.Loop() {
 		down = !down
-		d.owner.mem.health[k] = down // pending counts as what it was
+		d.owner.mem.health = health[down] // pending counts as what it was
 		if r, err := d.owner.pass(context.Background()); err != nil || len(r.Changes) != 1 {
 			b.Fatal(r.Changes, err)
 		}

@@ -49,7 +49,7 @@ func (o *owner) clearWhole(ctx context.Context, failed error) error {
 	if failed != nil {
 		o.log.Warn("the engine was removed as a whole", "err", failed)
 	}
-	clear(o.mem.owned)
+	o.mem.owned = map[ipvs.ServiceKey]struct{}{}
 	clear(o.mem.sysctls)
 	o.mem.forgetServers()
 	o.mem.timeouts = ipvs.Timeouts{}

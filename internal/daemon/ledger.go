@@ -3,6 +3,7 @@ package daemon
 import (
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // ledger is what must outlive the process but not the boot: what lbd did to the
-// host and what it knew of the servers. It belongs to the owner.
+// host and what it knew of the servers. It belongs to the owner. Its maps are
+// replaced and never written to, but for sysctls and vips.
 type ledger struct {
 	// netns is the namespace of everything below.
 	netns string
@@ -29,7 +31,7 @@ type ledger struct {
 	fleet  fleet.Memory
 	drains fleet.Drains
 	// order is the list order of the real servers, the newest first, of services
-	// where it is not that of the file. Its lists are never written to.
+	// where it is not that of the file.
 	order map[ipvs.ServiceKey][]netip.AddrPort
 	// sysctls are the values that net.ipv4.vs.* had before lbd changed them.
 	sysctls map[string]int
@@ -44,27 +46,16 @@ type ledger struct {
 
 // clone returns a copy that shares nothing that is written to.
 func (l *ledger) clone() *ledger {
-	return &ledger{
-		netns:    l.netns,
-		engine:   l.engine,
-		marks:    l.marks,
-		owned:    cloneMap(l.owned),
-		health:   cloneMap(l.health),
-		fleet:    l.fleet.Clone(),
-		drains:   slices.Clone(l.drains),
-		order:    cloneMap(l.order),
-		sysctls:  cloneMap(l.sysctls),
-		timeouts: l.timeouts,
-		vips:     cloneMap(l.vips),
-		paths:    l.paths,
-	}
+	c := *l
+	c.drains, c.sysctls, c.vips = slices.Clone(l.drains), cloneMap(l.sysctls), cloneMap(l.vips)
+	return &c
 }
 
 // equal reports whether both say the same.
 func (l *ledger) equal(o *ledger) bool {
 	return l.netns == o.netns && l.engine == o.engine && l.marks == o.marks &&
-		maps.Equal(l.owned, o.owned) &&
-		maps.Equal(l.health, o.health) &&
+		same(l.owned, o.owned) &&
+		same(l.health, o.health) &&
 		l.fleet.Equal(o.fleet) &&
 		slices.Equal(l.drains, o.drains) &&
 		maps.EqualFunc(l.order, o.order, slices.Equal) &&
@@ -116,22 +107,21 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 		NetNS:    l.netns,
 		Engine:   string(l.engine),
 		Marks:    l.marks,
-		Owned:    cloneMap(l.owned),
-		Health:   make(map[ipvs.DestinationKey]memory.Health, len(l.health)),
+		Owned:    l.owned,
+		Health:   l.health,
+		DownFor:  make(map[ipvs.DestinationKey]time.Duration),
 		Policies: make(map[ipvs.ServiceKey]memory.Policy, len(l.fleet.Services)),
 		Returns:  make(map[ipvs.DestinationKey]memory.Return, len(l.fleet.Servers)),
-		Order:    cloneMap(l.order),
+		Order:    l.order,
 		Sysctls:  cloneMap(l.sysctls),
 		Timeouts: l.timeouts,
 		VIPs:     make(map[memory.VIP]struct{}, len(l.vips)),
 		Paths:    l.paths,
 	}
 	for k, down := range l.health {
-		h := memory.Health{Down: down}
-		if s, ok := states[k]; ok && (s.state == fleet.Down) == down {
-			h.For = now.Sub(s.at)
+		if s := states[k]; down && s.state == fleet.Down {
+			m.DownFor[k] = now.Sub(s.at)
 		}
-		m.Health[k] = h
 	}
 	for k, s := range l.fleet.Services {
 		m.Policies[k] = memory.Policy{Quorum: quorumWords[s.Quorum], Backup: s.Backup, FailOpen: s.FailOpen}
@@ -163,7 +153,7 @@ func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]si
 		engine: config.Engine(m.Engine),
 		marks:  m.Marks,
 		owned:  cloneMap(m.Owned),
-		health: make(fleet.Health, len(m.Health)),
+		health: cloneMap(m.Health),
 		fleet: fleet.Memory{
 			Services: make(map[ipvs.ServiceKey]fleet.ServiceMemory, len(m.Policies)),
 			Servers:  make(map[ipvs.DestinationKey]fleet.ServerMemory, len(m.Returns)),
@@ -191,10 +181,9 @@ func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]si
 		l.fleet.Servers[k] = s
 	}
 	states := make(map[ipvs.DestinationKey]since)
-	for k, h := range m.Health {
-		l.health[k] = h.Down
-		if h.Down {
-			states[k] = since{fleet.Down, now.Add(-h.For)}
+	for k, down := range m.Health {
+		if down {
+			states[k] = since{fleet.Down, now.Add(-m.DownFor[k])}
 		}
 	}
 	for _, d := range m.Drains {
@@ -212,6 +201,12 @@ func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]si
 // quorumWords are the words of a memory.Policy.
 var quorumWords = map[fleet.QuorumState]string{
 	fleet.QuorumNone: "", fleet.QuorumHeld: memory.QuorumHeld, fleet.QuorumLost: memory.QuorumLost,
+}
+
+// same reports whether two maps hold the same. They mostly are one, which tells
+// without a look at what they hold.
+func same[M ~map[K]V, K, V comparable](a, b M) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer() || maps.Equal(a, b)
 }
 
 // cloneMap copies a map; unlike maps.Clone it never returns nil.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/reconcile"
 	"github.com/lbd-project/lbd/ipvs"
 )
@@ -72,8 +73,9 @@ func (p *plainTable) Apply(_ context.Context, ops []ipvs.Op) error {
 type passBench struct {
 	*Daemon
 	table *plainTable
-	key   ipvs.DestinationKey
-	down  bool
+	// health is what is known of the servers by whether that one is down.
+	health map[bool]fleet.Health
+	down   bool
 }
 
 func newPassBench(b *testing.B, servers int) *passBench {
@@ -90,7 +92,11 @@ func newPassBench(b *testing.B, servers int) *passBench {
 	d.owner.engine = p.table
 	d.mirror.engine = p.table
 	s := d.owner.fleet.Services[7]
-	p.key = ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[3].Address}
+	k := ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[3].Address}
+	p.health = make(map[bool]fleet.Health)
+	for _, down := range []bool{false, true} {
+		p.health[down] = healthWith(d.owner.mem.health, k, down)
+	}
 	p.pass(b)
 	p.flap()
 	p.pass(b)
@@ -102,7 +108,7 @@ func newPassBench(b *testing.B, servers int) *passBench {
 // it was.
 func (p *passBench) flap() {
 	p.down = !p.down
-	p.owner.mem.health[p.key] = p.down
+	p.owner.mem.health = p.health[p.down]
 }
 
 func (p *passBench) pass(b *testing.B) reconcile.Report {

@@ -78,7 +78,7 @@ func TestMemoryComesFirst(t *testing.T) {
 			case op.Kind == ipvs.OpUpdateDestination && op.Destination.Weight == 0:
 				quiesces++
 				k := ipvs.DestinationKey{Service: op.Service.ServiceKey, Address: op.Destination.Address}
-				if !m.Health[k].Down {
+				if !m.Health[k] {
 					t.Errorf("%v gets weight 0 before it is remembered as down", k)
 				}
 			}

@@ -90,10 +90,9 @@ func (r *rig) load() memory.Memory {
 	for i := range m.Drains {
 		m.Drains[i].Remaining = max(0, m.Drains[i].Remaining-age)
 	}
-	m.Health = maps.Clone(m.Health)
-	for k, h := range m.Health {
-		h.For += age
-		m.Health[k] = h
+	m.DownFor = maps.Clone(m.DownFor)
+	for k := range m.DownFor {
+		m.DownFor[k] += age
 	}
 	m.Returns = maps.Clone(m.Returns)
 	for k, back := range m.Returns {

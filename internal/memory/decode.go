@@ -156,9 +156,13 @@ func (d *decoder) owned(raw json.RawMessage) {
 }
 
 func (d *decoder) health(raw json.RawMessage) {
-	d.memory.Health = make(map[ipvs.DestinationKey]Health)
+	d.memory.Health = make(map[ipvs.DestinationKey]bool)
+	d.memory.DownFor = make(map[ipvs.DestinationKey]time.Duration)
 	servers(d, "health", raw, func(k ipvs.DestinationKey, h healthJSON) {
-		d.memory.Health[k] = Health{Down: h.Down, For: duration(h.ForMS) + d.elapsed}
+		d.memory.Health[k] = h.Down
+		if h.Down {
+			d.memory.DownFor[k] = duration(h.ForMS) + d.elapsed
+		}
 	})
 }
 

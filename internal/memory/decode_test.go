@@ -86,15 +86,19 @@ func TestLoadTolerates(t *testing.T) {
 			func(m *Memory) {
 				m.Returns = map[ipvs.DestinationKey]Return{dest(web, "10.0.0.1:80"): {Out: true}, dest(web, "10.0.0.3:80"): {Back: true}}
 			}, true},
-		{"health of another type", "health", "[]", func(m *Memory) { m.Health = nil }, true},
+		{"health of another type", "health", "[]", func(m *Memory) { m.Health, m.DownFor = nil, nil }, true},
 		{"some bad health", "health",
 			`{"TCP 192.0.2.10:80": {"10.0.0.1:80": {"down": true, "for_ms": 60000}, "10.0.0.2:80": {"down": "yes"}, "nowhere": {}},
 			  "bad": {"10.0.0.1:80": {}}, "UDP 192.0.2.10:80": 7}`,
 			func(m *Memory) {
-				m.Health = map[ipvs.DestinationKey]Health{dest(web, "10.0.0.1:80"): {Down: true, For: time.Minute}}
+				m.Health = map[ipvs.DestinationKey]bool{dest(web, "10.0.0.1:80"): true}
+				m.DownFor = map[ipvs.DestinationKey]time.Duration{dest(web, "10.0.0.1:80"): time.Minute}
 			}, true},
 		{"negative age", "health", `{"TCP 192.0.2.10:80": {"10.0.0.1:80": {"down": true, "for_ms": -5, "more": 1}}}`,
-			func(m *Memory) { m.Health = map[ipvs.DestinationKey]Health{dest(web, "10.0.0.1:80"): {Down: true}} }, false},
+			func(m *Memory) {
+				m.Health = map[ipvs.DestinationKey]bool{dest(web, "10.0.0.1:80"): true}
+				m.DownFor = map[ipvs.DestinationKey]time.Duration{dest(web, "10.0.0.1:80"): 0}
+			}, false},
 		{"some bad order", "order", `{"TCP 192.0.2.10:80": ["10.0.0.2:80", 7, "", "10.0.0.1:80"], "x": [], "FWM 7": {}}`,
 			func(m *Memory) { m.Order[ipvs.MarkService(ipvs.IPv4, 7)] = nil }, true},
 		{"drains of another type", "drains", `"none"`, func(m *Memory) { m.Drains = nil }, true},

@@ -25,15 +25,15 @@ type header struct {
 	SavedMS int64 `json:"saved_ms"`
 }
 
-// document is the file. Keys of services and real servers are their printed
-// forms, durations are milliseconds.
+// document is the file but for the health, which has most of it and is encoded by
+// appendHealth. Keys of services and real servers are their printed forms, durations
+// are milliseconds.
 type document struct {
 	header
 	NetNS    string                           `json:"netns"`
 	Engine   string                           `json:"engine"`
 	Marks    marksJSON                        `json:"marks"`
 	Owned    []string                         `json:"owned"`
-	Health   map[string]map[string]healthJSON `json:"health"`
 	Policies map[string]policyJSON            `json:"policies"`
 	Returns  map[string]map[string]returnJSON `json:"returns"`
 	Order    map[string][]netip.AddrPort      `json:"order"`
@@ -51,6 +51,7 @@ type marksJSON struct {
 	Queues int    `json:"queues"`
 }
 
+// healthJSON is what appendHealth writes of a real server.
 type healthJSON struct {
 	Down  bool  `json:"down"`
 	ForMS int64 `json:"for_ms"`
@@ -127,7 +128,6 @@ func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, err
 		d.Owned = append(d.Owned, k.String())
 	}
 	slices.Sort(d.Owned)
-	d.Health = byService(m.Health, func(h Health) healthJSON { return healthJSON{Down: h.Down, ForMS: h.For.Milliseconds()} })
 	d.Returns = byService(m.Returns, func(r Return) returnJSON { return returnJSON{r.Out, r.Back, r.For.Milliseconds()} })
 	for k, p := range m.Policies {
 		d.Policies[k.String()] = policyJSON(p)
@@ -148,6 +148,8 @@ func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
+	known = append(known[:len(known)-1], `,"health":`...)
+	known = append(appendHealth(known, m.Health, m.DownFor), '}')
 	if len(unknown) == 0 {
 		return known, nil
 	}

@@ -20,8 +20,11 @@ type Memory struct {
 	Marks Marks
 	// Owned are the services that lbd has called its own.
 	Owned map[ipvs.ServiceKey]struct{}
-	// Health is the last decision about each checked real server.
-	Health map[ipvs.DestinationKey]Health
+	// Health is the last decision about each checked real server: true for down,
+	// false for up. DownFor is for how long those that are down have been so: at
+	// Save until then, after Load with the time since Save.
+	Health  map[ipvs.DestinationKey]bool
+	DownFor map[ipvs.DestinationKey]time.Duration
 	// Policies are what the policies of virtual services came to.
 	Policies map[ipvs.ServiceKey]Policy
 	// Returns are the real servers that took no connections for a while, or come
@@ -54,15 +57,6 @@ type Marks struct {
 	Queues int
 }
 
-// Health is the state of a checked real server.
-type Health struct {
-	// Down is false for a server that is up.
-	Down bool
-	// For is how long it has been so: at Save until then, after Load with the
-	// time since Save.
-	For time.Duration
-}
-
 // Policy is what the policies of a virtual service came to.
 type Policy struct {
 	// Quorum is QuorumHeld or QuorumLost; empty while it is not known.
@@ -83,7 +77,7 @@ const (
 type Return struct {
 	// Out says that it takes none, Back that it came back.
 	Out, Back bool
-	// For is how long it has been back, counted as Health.For; 0 unless Back.
+	// For is how long it has been back, counted as DownFor; 0 unless Back.
 	For time.Duration
 }
 

@@ -99,11 +99,15 @@ func full() Memory {
 	return Memory{
 		NetNS: "blue", Engine: "userspace", Marks: Marks{Mask: 0x0fffff00, State: 0xf0000000, Queue: 100, Queues: 2},
 		Owned: map[ipvs.ServiceKey]struct{}{web: {}, web6: {}, mark: {}},
-		Health: map[ipvs.DestinationKey]Health{
-			dest(web, "10.0.0.1:80"):         {Down: true, For: time.Minute},
-			dest(web, "10.0.0.2:80"):         {For: 3 * time.Second},
-			dest(web6, "[2001:db8:1::1]:80"): {Down: true},
-			dest(mark, "[2001:db8:1::1]:0"):  {},
+		Health: map[ipvs.DestinationKey]bool{
+			dest(web, "10.0.0.1:80"):         true,
+			dest(web, "10.0.0.2:80"):         false,
+			dest(web6, "[2001:db8:1::1]:80"): true,
+			dest(mark, "[2001:db8:1::1]:0"):  false,
+		},
+		DownFor: map[ipvs.DestinationKey]time.Duration{
+			dest(web, "10.0.0.1:80"):         time.Minute,
+			dest(web6, "[2001:db8:1::1]:80"): 0,
 		},
 		Policies: map[ipvs.ServiceKey]Policy{
 			web: {Quorum: QuorumHeld, FailOpen: true}, web6: {Quorum: QuorumLost, Backup: true}, mark: {},
@@ -176,14 +180,12 @@ func TestLoadAges(t *testing.T) {
 	h.save(t, m)
 	h.uptime += 2 * time.Minute
 	got := h.reload(t)
-	want := map[ipvs.DestinationKey]Health{
-		dest(web, "10.0.0.1:80"):                                  {Down: true, For: 3 * time.Minute},
-		dest(web, "10.0.0.2:80"):                                  {For: 2*time.Minute + 3*time.Second},
-		dest(tcp("[2001:db8::10]:80"), "[2001:db8:1::1]:80"):      {Down: true, For: 2 * time.Minute},
-		dest(ipvs.MarkService(ipvs.IPv6, 7), "[2001:db8:1::1]:0"): {For: 2 * time.Minute},
+	want := map[ipvs.DestinationKey]time.Duration{
+		dest(web, "10.0.0.1:80"):                             3 * time.Minute,
+		dest(tcp("[2001:db8::10]:80"), "[2001:db8:1::1]:80"): 2 * time.Minute,
 	}
-	if diff := cmp.Diff(want, got.Health, equal); diff != "" {
-		t.Errorf("health after 2 minutes (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, got.DownFor, equal); diff != "" {
+		t.Errorf("down after 2 minutes for (-want +got):\n%s", diff)
 	}
 	returns := map[ipvs.DestinationKey]Return{
 		dest(web, "10.0.0.1:80"):                             {Out: true},
@@ -202,7 +204,7 @@ func TestLoadAges(t *testing.T) {
 	}
 	// A clock that seems to go backwards ages nothing.
 	h.uptime -= time.Hour
-	if got := h.reload(t).Health[dest(web, "10.0.0.1:80")].For; got != time.Minute {
+	if got := h.reload(t).DownFor[dest(web, "10.0.0.1:80")]; got != time.Minute {
 		t.Errorf("age with an earlier clock: want 1m, got %v", got)
 	}
 }
@@ -444,12 +446,12 @@ func TestLock(t *testing.T) {
 }
 
 func BenchmarkSave(b *testing.B) {
-	m := Memory{Owned: make(map[ipvs.ServiceKey]struct{}), Health: make(map[ipvs.DestinationKey]Health)}
+	m := Memory{Owned: make(map[ipvs.ServiceKey]struct{}), Health: make(map[ipvs.DestinationKey]bool)}
 	for i := range 1000 {
 		k := tcp(fmt.Sprintf("192.0.%d.%d:80", i/250, i%250+1))
 		m.Owned[k] = struct{}{}
 		for j := range 20 {
-			m.Health[dest(k, fmt.Sprintf("10.%d.%d.%d:80", i/250, i%250, j+1))] = Health{}
+			m.Health[dest(k, fmt.Sprintf("10.%d.%d.%d:80", i/250, i%250, j+1))] = false
 		}
 	}
 	s, err := Open(filepath.Join(b.TempDir(), "lbd"), nil)
