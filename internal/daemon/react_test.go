@@ -113,3 +113,22 @@ func TestFailureBesideRefusedService(t *testing.T) {
 		}
 	})
 }
+
+// A failure that changes nothing in the table is told at once.
+func TestFailureWithoutAWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := conf(service(vip, r.checked(rs2, 0), r.checked(rs3, 2)))
+		c.ReconcileInterval = time.Hour
+		p := r.start(c)
+		after(decided)
+		seen, _ := p.Events(0)
+		r.net.set(rs2, errRefused)
+		after(decided)
+		events, _ := p.Events(seen[len(seen)-1].Seq)
+		if len(events) != 1 || events[0].State != "down" || events[0].RealServer != rs2 {
+			t.Errorf("want the failure of %s, got %+v", rs2, events)
+		}
+	})
+}

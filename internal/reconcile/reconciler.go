@@ -56,9 +56,9 @@ type Report struct {
 	// written before that.
 	Rounds int
 
-	// complete says that the last round got through: the table was read, and all
-	// that was missing was written but for lacking, which has the zero address for
-	// whole services.
+	// complete says that the last round got through: the table was read, or of an
+	// Ahead believed to be as it was, and all that was missing was written but for
+	// lacking, which has the zero address for whole services.
 	complete bool
 	lacking  map[ipvs.DestinationKey]struct{}
 }
@@ -114,8 +114,8 @@ func (r *Reconciler) Ahead(ctx context.Context, table Table, desired Desired) (r
 	if desired.check() != nil || len(desired.unclaimed()) > 0 {
 		return p.report, false
 	}
-	done = p.ahead(ctx)
-	return p.report, done
+	p.report.complete = p.ahead(ctx)
+	return p.report, p.report.complete
 }
 
 // pass is one run of Pass.
