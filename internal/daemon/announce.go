@@ -36,35 +36,37 @@ func (a announcement) differsInWeight(b announcement) bool {
 // table has acknowledged it.
 func (o *owner) announce(report reconcile.Report) {
 	first := o.announced == nil
-	next := make(map[ipvs.DestinationKey]announcement, o.fleet.Size())
+	if first {
+		o.announced = make(map[ipvs.DestinationKey]announcement, o.fleet.Size())
+	}
+	known := 0 // of those announced, how many the fleet still has
 	acked, now := report.Acknowledged(), time.Now()
 	for i := range o.fleet.Services {
 		s := &o.fleet.Services[i]
 		for j := range s.Servers {
 			rs := &s.Servers[j]
 			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: rs.Address}
-			was, known := o.announced[k]
+			was, old := o.announced[k]
 			is := announcement{s.Name, rs.State, rs.Weight, rs.Present, rs.Ramping}
-			if was != is && !acked(k) {
-				if known {
-					next[k] = was
-				}
-				continue
+			if old {
+				known++
 			}
-			next[k] = is
-			if was == is {
+			if was == is || !acked(k) {
 				continue
 			}
 			// Asked first: a start has as many of these as there are servers.
-			ctx, level := context.Background(), announceLevel(was, is, known, first)
+			ctx, level := context.Background(), announceLevel(was, is, old, first)
 			reason := rs.Reason
-			if level >= slog.LevelInfo && known && is.differsInWeight(was) {
+			if level >= slog.LevelInfo && old && is.differsInWeight(was) {
 				note, ok := o.tellWeight(k, is.weight, now)
 				if !ok {
-					next[k] = was // a later pass tells what it is by then
-					continue
+					continue // a later pass tells what it is by then
 				}
 				reason += note
+			}
+			o.announced[k] = is
+			if !old {
+				known++
 			}
 			if level >= slog.LevelInfo {
 				o.events.add(api.Event{
@@ -79,14 +81,26 @@ func (o *owner) announce(report reconcile.Report) {
 			}
 		}
 	}
+	if known < len(o.announced) {
+		o.announceGone(acked)
+	}
+	o.announceUsable()
+}
+
+// announceGone logs which real servers the fleet has no more, once the table has not.
+func (o *owner) announceGone(acked func(ipvs.DestinationKey) bool) {
+	there := make(map[ipvs.DestinationKey]struct{}, len(o.announced))
+	for i := range o.fleet.Services {
+		s := &o.fleet.Services[i]
+		for j := range s.Servers {
+			there[ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}] = struct{}{}
+		}
+	}
 	for k, was := range o.announced {
-		if _, ok := next[k]; ok {
+		if _, ok := there[k]; ok || !acked(k) {
 			continue
 		}
-		if !acked(k) {
-			next[k] = was
-			continue
-		}
+		delete(o.announced, k)
 		delete(o.weightNews, k)
 		o.log.Info("real server gone", "service", was.service, "real_server", k.Address)
 		o.events.add(api.Event{
@@ -94,8 +108,6 @@ func (o *owner) announce(report reconcile.Report) {
 			Text: "gone", Reason: "left the configuration",
 		})
 	}
-	o.announced = next
-	o.announceUsable()
 }
 
 // announceUsable logs which services lost their last usable real server, or have

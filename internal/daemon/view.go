@@ -165,19 +165,45 @@ func (o *owner) noteDrains(report reconcile.Report, now time.Time) {
 
 // noteStates notes since when each server has been in its state.
 func (o *owner) noteStates(now time.Time) {
-	next := make(map[ipvs.DestinationKey]since, o.fleet.Size())
+	changed, known := make(map[ipvs.DestinationKey]since), 0
 	for i := range o.fleet.Services {
 		s := &o.fleet.Services[i]
 		for j := range s.Servers {
 			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}
 			was, ok := o.since[k]
-			if !ok || was.state != s.Servers[j].State {
-				was = since{s.Servers[j].State, now}
+			if ok {
+				known++
 			}
-			next[k] = was
+			if !ok || was.state != s.Servers[j].State {
+				changed[k] = since{s.Servers[j].State, now}
+			}
 		}
 	}
+	if len(changed) == 0 && known == len(o.since) {
+		return
+	}
+	next := maps.Clone(o.since) // views have the old one
+	if known < len(o.since) {
+		next = o.withoutLeft()
+	}
+	maps.Copy(next, changed)
 	o.since = next
+}
+
+// withoutLeft returns since when the servers of the fleet are in their states, as far
+// as that is known.
+func (o *owner) withoutLeft() map[ipvs.DestinationKey]since {
+	kept := make(map[ipvs.DestinationKey]since, len(o.since))
+	for i := range o.fleet.Services {
+		s := &o.fleet.Services[i]
+		for j := range s.Servers {
+			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: s.Servers[j].Address}
+			if was, ok := o.since[k]; ok {
+				kept[k] = was
+			}
+		}
+	}
+	return kept
 }
 
 // publish shows the present state to everybody.
