@@ -29,6 +29,7 @@ func (m *Monitor) begin(run context.Context, p *probe, now time.Time) {
 	m.stats.start(now.Sub(p.scheduled), now)
 	ctx, cancel := context.WithTimeout(run, p.Timeout)
 	p.cancel = cancel
+	down := p.status.State == Down
 	m.workers.Go(func() {
 		r, err := Result{}, errNoReturn
 		// Deferred, so that not even runtime.Goexit in a checker keeps the
@@ -39,6 +40,11 @@ func (m *Monitor) begin(run context.Context, p *probe, now time.Time) {
 			m.finish(run, p, r, err, end)
 		}()
 		r, err = m.check(ctx, p)
+		// What is up stays so until the next check, but nothing comes up because
+		// others have changed the ways of packets.
+		if err == nil && down {
+			err = m.opts.Env.kept(p.Through, now)
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // Through says that the packets of a probe reach its target as those of clients
@@ -33,6 +34,9 @@ type Path struct {
 type Paths interface {
 	// Path returns the way to a target, or why there is none now.
 	Path(t Through, target netip.Addr) (Path, error)
+	// Kept returns nil if all ways have been there since a time; otherwise an
+	// answer may have come from the target's own address.
+	Kept(since time.Time) error
 }
 
 // Validate says why packets cannot take this way to a target.
@@ -81,6 +85,17 @@ func (e Env) path(v Via, target netip.Addr) (p Path, ok bool, err error) {
 		return Path{}, false, fmt.Errorf("path to %v: %w (%w)", e.Through.Service, err, ErrLocal)
 	}
 	return p, true, nil
+}
+
+// kept says why a success of a check that began at a time may not be one of its way.
+func (e Env) kept(t Through, since time.Time) error {
+	if !t.Service.IsValid() || e.Paths == nil {
+		return nil
+	}
+	if err := e.Paths.Kept(since); err != nil {
+		return fmt.Errorf("path to %v: %w (%w)", t.Service, err, ErrLocal)
+	}
+	return nil
 }
 
 // Name names the connection of a probe: "192.0.2.10:80 by 10.0.0.2", or the target

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,7 @@ import (
 type pathFunc func(Through, netip.Addr) (Path, error)
 
 func (f pathFunc) Path(t Through, target netip.Addr) (Path, error) { return f(t, target) }
+func (pathFunc) Kept(time.Time) error                              { return nil }
 
 // TestThroughSockets wants the sockets of a path to have its priority and segment
 // size, and a port that no other has, whoever they connect to: the answers of all

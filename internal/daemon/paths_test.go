@@ -31,6 +31,8 @@ func (p *fakePaths) Path(healthcheck.Through, netip.Addr) (healthcheck.Path, err
 	return healthcheck.Path{}, nil
 }
 
+func (p *fakePaths) Kept(time.Time) error { return nil }
+
 func (p *fakePaths) Able(tunnels bool) error {
 	p.tunnels = tunnels
 	return p.err

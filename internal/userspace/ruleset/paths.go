@@ -70,9 +70,11 @@ type Paths struct {
 	// known says that the tables are as numbers wants them, as of generation.
 	known      bool
 	generation uint32
-	tunnels    *tunnel.Tunnels
-	ends       []tunnel.End
-	lost       map[tunnel.End]error
+	// repaired is when what others had changed was last written again.
+	repaired time.Time
+	tunnels  *tunnel.Tunnels
+	ends     []tunnel.End
+	lost     map[tunnel.End]error
 }
 
 // pathWay is a path, or why it cannot be used.
@@ -349,7 +351,7 @@ func (p *Paths) Keep(ctx context.Context) error {
 
 func (p *Paths) keepTables() error {
 	if !p.known {
-		return p.write(p.numbers)
+		return p.repair()
 	}
 	now, err := p.watch.generation()
 	if err != nil || now == p.generation {
@@ -365,11 +367,36 @@ func (p *Paths) keepTables() error {
 		}
 		if wrong != "" {
 			p.opts.Logger.Warn("nftables rules of checks were changed by another program: they are written again", "table", t.nft.Name, "what", wrong)
-			p.known = false
-			return p.write(p.numbers)
+			return p.repair()
 		}
 	}
 	p.generation = now
+	return nil
+}
+
+// repair writes everything again.
+func (p *Paths) repair() error {
+	p.known, p.repaired = false, time.Now()
+	if err := p.write(p.numbers); err != nil {
+		return err
+	}
+	p.repaired = time.Now()
+	return nil
+}
+
+// Kept implements healthcheck.Paths. It puts back what others have deleted.
+func (p *Paths) Kept(since time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.numbers) == 0 {
+		return nil // of a check that nobody waits for
+	}
+	if err := p.keepTables(); err != nil {
+		return err
+	}
+	if !p.repaired.Before(since) {
+		return errors.New("its rules were changed by another program while the target was asked")
+	}
 	return nil
 }
 

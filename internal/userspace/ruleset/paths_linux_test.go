@@ -448,6 +448,37 @@ func TestNetnsPathsRepair(t *testing.T) {
 	}
 }
 
+// TestNetnsPathsKept asks, of a success while the rules were gone, whether it is one.
+func TestNetnsPathsKept(t *testing.T) {
+	l := newPathLab(t, false)
+	bare := l.key("bare", false, false)
+	l.set(bare)
+	kept := func(what string, since time.Time, want bool) {
+		t.Helper()
+		if err := l.paths.Kept(since); (err == nil) != want {
+			t.Errorf("%s: want kept: %v, got %v", what, want, err)
+		}
+	}
+	before := time.Now()
+	kept("nothing happened", before, true)
+	l.nft(l.lb, "table ip other { }")
+	kept("others write theirs", before, true)
+	l.nft(l.lb, "flush ruleset")
+	if err := l.check(healthcheck.TCP{}, bare, patient); err != nil {
+		t.Errorf("without rules, the own address: %v", err)
+	}
+	kept("the rules are gone", before, false)
+	after := time.Now()
+	kept("they are back, for a check from before", before, false)
+	kept("they are back", after, true)
+	if err := l.check(healthcheck.TCP{}, bare, brief); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with the rules: want no answer in time, got %v", err)
+	}
+	l.nft(l.lb, "flush ruleset")
+	l.keep()
+	kept("they were put back meanwhile", after, false)
+}
+
 // TestPathNumbers gives numbers of paths that went as late as possible.
 func TestPathNumbers(t *testing.T) {
 	key := func(i int) PathKey {
