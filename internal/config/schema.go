@@ -200,7 +200,7 @@ var serviceKeys = []key{
 	{name: "quorum", kind: kindObject, object: quorumObject,
 		doc: "When enough real servers are well, and what to run when that changes."},
 	{name: "passive", kind: kindObject, null: true, object: passiveObject, off: true,
-		doc: "Takes a real server out for a time when connections of clients fail to reach it, whatever its checks say: the first packet of a TCP connection is not answered within 3 seconds, or by a reset or an ICMP error; of UDP ICMP errors alone count. What clients do later does not count, and nothing is done unless another real server of the service is reached, nor while health is ignored. It is treated as on_failure says, comes back by itself, with the slow start if there is one, and at a restart of lbd; a reload changes nothing. {} is on with the values below; left out or empty, the service has none. Only with the userspace engine and forwarding: masq, not with sctp or one_packet."},
+		doc: "Takes a real server out for a time when connections of clients fail to reach it, whatever its checks say: the first packet of a TCP connection is not answered within 3 seconds, or by a reset or an ICMP error; of UDP ICMP errors of the real server itself alone count. What clients do later does not count, and nothing is done unless another real server of the service is reached, nor while health is ignored. It is treated as on_failure says, comes back by itself, with the slow start if there is one, and at a restart of lbd; a reload changes nothing. {} is on with the values below; left out or empty, the service has none. Only with the userspace engine and forwarding: masq, not with sctp or one_packet."},
 }
 
 var serverObject = newObject("a real server", []key{

@@ -104,7 +104,7 @@ func (t *table) firstRules(s *shape, output bool) []exprs {
 	}
 	rules = append(rules, t.countRule(s, output))
 	if s.passive {
-		rules = append(rules, t.repliedRule())
+		rules = append(rules, t.repliedRule(output))
 	}
 	rules = append(rules,
 		// ct state established,related goto tracked

@@ -41,6 +41,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"Gone", TestNetnsGone},
 		{"Handshakes", TestNetnsHandshakes},
 		{"HandshakesFlood", TestNetnsHandshakesFlood},
+		{"HandshakesForged", TestNetnsHandshakesForged},
 		{"HandshakesOdd", TestNetnsHandshakesOdd},
 		{"HandshakesOldSocket", TestNetnsHandshakesOldSocket},
 		{"HandshakesWithdrawn", TestNetnsHandshakesWithdrawn},

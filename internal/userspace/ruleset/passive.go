@@ -18,8 +18,10 @@ const (
 	chainTryIn   = "passive_input"
 	chainTry     = "passive_try"    // the first packet of a flow
 	chainReplied = "passive_answer" // the first answer of its real server
-	chainQuit    = "passive_quit"   // a client's RST before it
+	chainQuit    = "passive_quit"   // a client's RST in place of it
 	chainErrors  = "passive_errors" // ICMP about a flow
+	chainFrom    = "passive_from"   // an answer that comes from elsewhere
+	chainErrorOf = "passive_of"     // ICMP that does
 
 	setPassive     = "passive"             // mark
 	setTried       = "passive_tried"       // mark; each element counts TCP connections that begin
@@ -99,6 +101,8 @@ func (t *table) passiveChains(s *shape) []chain {
 		{name: chainReplied, rules: t.answeredRules()},
 		{name: chainQuit, rules: t.withdrawnRules()},
 		{name: chainErrors, rules: t.unreachableRules()},
+		{name: chainFrom, rules: t.fromRules()},
+		{name: chainErrorOf, rules: t.errorOfRules()},
 		{chainTryOut, nftables.ChainHookPostrouting, nat, priorityTry, enter},
 		{chainTryIn, nftables.ChainHookInput, nat, priorityTry, enter},
 	}
@@ -144,9 +148,35 @@ func (t *table) unreachable() exprs {
 // repliedRule leads the first answer of a real server aside. That need not begin
 // the connection: where the real server still has an earlier one from the client's
 // port, it confirms what it has of that.
-func (t *table) repliedRule() exprs {
-	// ct mark & TRIED != 0 ct direction reply meta l4proto tcp jump passive_answer
-	return rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), reply(), protocol(protoTCP), jump(chainReplied))
+func (t *table) repliedRule(output bool) exprs {
+	chain := chainFrom
+	if output {
+		chain = chainReplied
+	}
+	// ct mark & TRIED != 0 ct direction reply meta l4proto tcp jump passive_from
+	return rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), reply(), protocol(protoTCP), jump(chain))
+}
+
+// fromRules let no client refuse its own connection in the name of the real server,
+// by way of the interface that leads to the client. Such a packet comes here before
+// rp_filter, and connection tracking believes it, so that the real server's own
+// answer will not be seen.
+func (t *table) fromRules() []exprs {
+	return []exprs{
+		// tcp flags & rst != 0 fib saddr . iif oif missing goto passive_quit
+		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), t.cameBy(expr.CmpOpEq), goTo(chainQuit)),
+		// goto passive_answer
+		goTo(chainReplied),
+	}
+}
+
+// cameBy compares the interface that leads to the source of a packet with 0, which
+// it is unless the packet came by it. Where the kernel cannot tell it is not.
+func (t *table) cameBy(op expr.CmpOp) exprs {
+	if t.able.Fib != nil {
+		return exprs{meta(expr.MetaKeyIIF, reg1), holds(op, reg1, u32(0))}
+	}
+	return exprs{&expr.Fib{Register: reg1, ResultOIF: true, FlagSADDR: true, FlagIIF: true}, holds(op, reg1, u32(0))}
 }
 
 // withdrawnRule leads a client's RST for what nobody has answered aside: with it
@@ -177,8 +207,32 @@ func (t *table) answeredRules() []exprs {
 // errorRule leads ICMP errors about flows aside, before they are counted with the
 // other packets.
 func (t *table) errorRule(output bool) exprs {
-	// meta l4proto icmp ct state related iif != lo goto passive_errors
-	return rule(protocol(t.icmp()), ctHas(expr.CtKeySTATE, expr.CtStateBitRELATED), uncounted(output), goTo(chainErrors))
+	chain := chainErrorOf
+	if output {
+		chain = chainErrors
+	}
+	// meta l4proto icmp ct state related iif != lo goto passive_of
+	return rule(protocol(t.icmp()), ctHas(expr.CtKeySTATE, expr.CtStateBitRELATED), uncounted(output), goTo(chain))
+}
+
+// errorOfRules let errors count that the real server sent, and came by the interface
+// that leads to it. Others may be of a client. Where a router sends them nobody
+// answers either, which counts for TCP.
+func (t *table) errorOfRules() []exprs {
+	port := uint32(8 + 20 + offDPort) // behind the ICMP and the IP header
+	if t.size == 16 {
+		port = 8 + 40 + offDPort
+	}
+	counts := goTo(chainErrors)
+	return []exprs{
+		// ip saddr . @th,240,16 @answers fib saddr . iif oif exists goto passive_errors
+		rule(exprs{t.network(reg1, t.saddr), transport(t.after, port, 2)}, in(setSources), t.cameBy(expr.CmpOpNeq), counts),
+		// ip saddr @answers_any fib saddr . iif oif exists goto passive_errors
+		rule(exprs{t.network(reg1, t.saddr)}, in(setAnyPortSource), t.cameBy(expr.CmpOpNeq), counts),
+		// ct mark & MASK . ct direction @traffic
+		t.count(),
+		goTo(chainTracked),
+	}
 }
 
 func (t *table) icmp() uint8 {
