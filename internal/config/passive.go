@@ -62,6 +62,8 @@ func (p *parser) passive(d *serviceDraft, svc *VirtualService) {
 	switch {
 	case svc.FWMark == 0 && svc.Protocol == ipvs.SCTP:
 		why = "how associations of SCTP begin is not seen"
+	case svc.FWMark == 0 && svc.Address.Port() == 0:
+		why = "with port 0 clients choose the port, and one that is closed would count as a failure"
 	case svc.Flags&ipvs.FlagOnePacket != 0:
 		why = "with one_packet there are no connections to watch"
 	default:
