@@ -119,7 +119,10 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 		Paths:    l.paths,
 	}
 	for k, down := range l.health {
-		if s := states[k]; down && s.state == fleet.Down {
+		if !down {
+			continue
+		}
+		if s := states[k]; s.state == fleet.Down {
 			m.DownFor[k] = now.Sub(s.at)
 		}
 	}

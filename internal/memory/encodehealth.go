@@ -14,21 +14,27 @@ import (
 // appendHealth appends {"SERVICE":{"ADDRESS":{"down":false,"for_ms":0}}}, in order. Each failed check waits until the health of all
 // real servers is written, which by reflection took most of that time.
 func appendHealth(b []byte, health map[ipvs.DestinationKey]bool, downFor map[ipvs.DestinationKey]time.Duration) []byte {
+	type server struct {
+		address netip.AddrPort
+		down    bool
+	}
 	type service struct {
 		name    string
 		key     ipvs.ServiceKey
-		servers []netip.AddrPort
+		servers []server
 	}
+	const line = len(`"100.100.100.100:65535":{"down":false,"for_ms":0},`)
+	b = slices.Grow(b, len(health)*line)
 	var services []service
 	index := make(map[ipvs.ServiceKey]int)
-	for k := range health {
+	for k, down := range health {
 		i, ok := index[k.Service]
 		if !ok {
 			i = len(services)
 			index[k.Service] = i
 			services = append(services, service{name: k.Service.String(), key: k.Service})
 		}
-		services[i].servers = append(services[i].servers, k.Address)
+		services[i].servers = append(services[i].servers, server{k.Address, down})
 	}
 	slices.SortFunc(services, func(a, b service) int { return strings.Compare(a.name, b.name) })
 	b = append(b, '{')
@@ -37,16 +43,19 @@ func appendHealth(b []byte, health map[ipvs.DestinationKey]bool, downFor map[ipv
 			b = append(b, ',')
 		}
 		b = append(appendText(b, s.name), `:{`...)
-		slices.SortFunc(s.servers, netip.AddrPort.Compare)
-		for i, a := range s.servers {
+		slices.SortFunc(s.servers, func(a, b server) int { return a.address.Compare(b.address) })
+		for i, sv := range s.servers {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(appendAddress(b, a), `:{"down":`...)
-			k := ipvs.DestinationKey{Service: s.key, Address: a}
-			b = strconv.AppendBool(b, health[k])
+			b = append(appendAddress(b, sv.address), `:{"down":`...)
+			b = strconv.AppendBool(b, sv.down)
 			b = append(b, `,"for_ms":`...)
-			b = strconv.AppendInt(b, downFor[k].Milliseconds(), 10)
+			var since time.Duration
+			if sv.down {
+				since = downFor[ipvs.DestinationKey{Service: s.key, Address: sv.address}]
+			}
+			b = strconv.AppendInt(b, since.Milliseconds(), 10)
 			b = append(b, '}')
 		}
 		b = append(b, '}')

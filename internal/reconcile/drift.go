@@ -61,20 +61,65 @@ func readBelief(actual []ipvs.TableEntry) belief {
 	return b
 }
 
-// table returns the belief in the form of a reading, without counts.
-func (b belief) table() []ipvs.TableEntry {
-	table := make([]ipvs.TableEntry, 0, len(b))
-	for _, s := range b {
-		e := ipvs.TableEntry{ServiceStatus: ipvs.ServiceStatus{Service: s.Service}}
-		if n := len(s.destinations); n > 0 {
-			e.Destinations = make([]ipvs.DestinationStatus, n)
-			for i, d := range s.destinations {
-				e.Destinations[n-1-i].Destination = d
+// unlike returns the services that are not wanted as they are believed to be, as they
+// are wanted and in the form of a reading without counts. Of a health transition they
+// are few.
+func (b belief) unlike(d Desired) (Desired, []ipvs.TableEntry) {
+	all := d.Services
+	d.Services = nil
+	var table []ipvs.TableEntry
+	known := 0
+	for i := range all {
+		s := &all[i]
+		is := b[canonicalKey(s.ServiceKey)]
+		if is != nil {
+			known++
+			if is.as(s) {
+				continue
 			}
+			table = append(table, is.entry())
 		}
-		table = append(table, e)
+		d.Services = append(d.Services, *s)
 	}
-	return table
+	if known == len(b) {
+		return d, table
+	}
+	wanted := make(map[ipvs.ServiceKey]struct{}, len(all))
+	for i := range all {
+		wanted[canonicalKey(all[i].ServiceKey)] = struct{}{}
+	}
+	for k, is := range b {
+		if _, ok := wanted[k]; !ok {
+			table = append(table, is.entry())
+		}
+	}
+	return d, table
+}
+
+// as reports whether the service is as it is wanted, in the order of the file.
+func (s *believed) as(want *DesiredService) bool {
+	n := len(s.destinations)
+	if len(want.Destinations) != n || s.Service != canonicalService(want.Service) {
+		return false
+	}
+	for i := range want.Destinations {
+		if s.destinations[n-1-i] != canonicalDestination(want.Destinations[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// entry returns the service in the form of a reading.
+func (s *believed) entry() ipvs.TableEntry {
+	e := ipvs.TableEntry{ServiceStatus: ipvs.ServiceStatus{Service: s.Service}}
+	if n := len(s.destinations); n > 0 {
+		e.Destinations = make([]ipvs.DestinationStatus, n)
+		for i, d := range s.destinations {
+			e.Destinations[n-1-i].Destination = d
+		}
+	}
+	return e
 }
 
 // find returns the place of a real server, -1 for none.

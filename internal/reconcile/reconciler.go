@@ -161,7 +161,7 @@ func (p *pass) ahead(ctx context.Context) (done bool) {
 	if p.belief == nil {
 		return false
 	}
-	changes := Plan(p.desired, p.belief.table())
+	changes := Plan(p.belief.unlike(p.desired))
 	for i := range changes {
 		if k := changes[i].Kind; k != ipvs.OpUpdateDestination && k != ipvs.OpDeleteDestination {
 			return false

@@ -34,7 +34,7 @@ type Input struct {
 }
 
 // Health is the memory of each checked server: true for down, false for up.
-// Servers without an entry are new.
+// Servers without an entry are new. Whoever gets one must not write to it.
 type Health map[ipvs.DestinationKey]bool
 
 // Fleet is a decision about every service, those of the configuration in file
@@ -116,14 +116,13 @@ type Server struct {
 func Decide(in Input) *Fleet {
 	d := decider{Input: in, fleet: &Fleet{
 		Services: make([]Service, 0, len(in.Config.VirtualServices)),
-		Health:   make(Health, len(in.Health)),
 		Memory: Memory{
 			Services: make(map[ipvs.ServiceKey]ServiceMemory),
 			Servers:  make(map[ipvs.DestinationKey]ServerMemory),
 			// Few services have any.
 			Ejections: make(map[ipvs.DestinationKey]Ejection),
 		},
-	}}
+	}, health: successor{last: in.Health, changed: make(Health)}}
 	f := d.fleet
 	index := make(map[ipvs.ServiceKey]int, cap(f.Services))
 	for i := range in.Config.VirtualServices {
@@ -131,28 +130,31 @@ func Decide(in Input) *Fleet {
 		index[vs.ServiceKey] = len(f.Services)
 		f.Services = append(f.Services, d.service(vs))
 	}
-	for _, d := range in.Drains {
-		i, ok := index[d.Service.ServiceKey]
+	for _, drain := range in.Drains {
+		k := drain.Key()
+		i, ok := index[k.Service]
 		if !ok {
 			i = len(f.Services)
-			index[d.Service.ServiceKey] = i
-			f.Services = append(f.Services, Service{Name: d.Name, Service: d.Service, Leaving: true})
+			index[k.Service] = i
+			f.Services = append(f.Services, Service{Name: drain.Name, Service: drain.Service, Leaving: true})
 		}
-		f.Services[i].Servers = append(f.Services[i].Servers, d.server())
-		if down, ok := in.Health[d.Key()]; ok {
-			f.Health[d.Key()] = down // it may come back
+		f.Services[i].Servers = append(f.Services[i].Servers, drain.server())
+		if _, ok := in.Health[k]; ok {
+			d.health.known++ // it may come back
 		}
-		if m, ok := in.Memory.Servers[d.Key()]; ok {
-			f.Memory.Servers[d.Key()] = m
+		if m, ok := in.Memory.Servers[k]; ok {
+			f.Memory.Servers[k] = m
 		}
 	}
+	f.Health = d.health.next(f)
 	return f
 }
 
 // decider makes one decision.
 type decider struct {
 	Input
-	fleet *Fleet
+	fleet  *Fleet
+	health successor
 	// servers are those of the service at hand, statuses those of the probes of
 	// the server at hand. Both are kept for their memory.
 	servers  []candidate
@@ -185,9 +187,11 @@ func (d *decider) service(vs *config.VirtualService) Service {
 	for rs := range vs.Servers() {
 		key := ipvs.DestinationKey{Service: vs.ServiceKey, Address: rs.Address}
 		c := candidate{rs: rs, key: key, backup: len(d.servers) >= len(vs.RealServers), was: d.Memory.Servers[key]}
-		c.health = d.judge(rs, key)
+		var last verdict
+		last.down, last.known = d.Health[key]
+		c.health = d.judge(rs, last)
 		if len(rs.Probes) > 0 {
-			d.fleet.Health[key] = c.down()
+			d.health.note(key, last, c.down())
 		}
 		c.weights = d.weigh(rs, d.Admin[key])
 		d.servers = append(d.servers, c)

@@ -39,6 +39,64 @@ func (h Health) Join(old *Fleet, next *config.Config) Health {
 	return out
 }
 
+// verdict is what Health says of a server.
+type verdict struct{ down, known bool }
+
+// successor makes the Health of a decision from that of the last one. Mostly they are
+// the same, and the last one is used again.
+type successor struct {
+	last, changed Health
+	// known counts the servers that the last one has, too.
+	known int
+}
+
+// note notes whether a server is down, and what the last Health says of it.
+func (s *successor) note(k ipvs.DestinationKey, last verdict, down bool) {
+	if last.known {
+		s.known++
+	}
+	if !last.known || last.down != down {
+		s.changed[k] = down
+	}
+}
+
+// next returns the Health that a decision leaves for the next, all of whose servers
+// have been noted.
+func (s *successor) next(f *Fleet) Health {
+	switch {
+	case s.known != len(s.last): // some left
+		return f.health(s.last)
+	case len(s.changed) == 0 && s.last != nil:
+		return s.last
+	case s.known == 0:
+		return s.changed
+	}
+	h := maps.Clone(s.last)
+	maps.Copy(h, s.changed)
+	return h
+}
+
+// health returns the Health of all servers, of those that drain as the last one has
+// it.
+func (f *Fleet) health(last Health) Health {
+	h := make(Health, len(last))
+	for i := range f.Services {
+		s := &f.Services[i]
+		for j := range s.Servers {
+			sv := &s.Servers[j]
+			k := ipvs.DestinationKey{Service: s.ServiceKey, Address: sv.Address}
+			if sv.State == Draining {
+				if down, ok := last[k]; ok {
+					h[k] = down
+				}
+			} else if len(sv.Probes) > 0 {
+				h[k] = sv.Health == Down
+			}
+		}
+	}
+	return h
+}
+
 // health is what the checks and the agent say of a server.
 type health struct {
 	state  State
@@ -52,8 +110,8 @@ func (h health) down() bool { return h.state == Down }
 // judge turns the states of all probes of a server into its own. What is not known
 // yet counts as what the server was before. An agent can take a server down but
 // never lift what a check says.
-func (d *decider) judge(rs *config.RealServer, key ipvs.DestinationKey) health {
-	wasDown, known := d.Health[key]
+func (d *decider) judge(rs *config.RealServer, last verdict) health {
+	wasDown, known := last.down, last.known
 	d.statuses = d.statuses[:0]
 	for i := range rs.Probes {
 		st := d.Probe(&rs.Probes[i])
