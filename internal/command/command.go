@@ -37,6 +37,9 @@ var ErrStuck = errors.New("cannot be killed")
 // ErrStart is in the chain of the error of a program that could not be started.
 var ErrStart = errors.New("cannot start")
 
+// errUnread is the error of a program whose file does not come.
+var errUnread = errors.New("its file cannot be read")
+
 // Spec says what to run and how.
 type Spec struct {
 	// Args are the program, by its absolute path, and its arguments.
@@ -61,8 +64,9 @@ type Spec struct {
 type Command struct {
 	spec    Spec
 	account *account
-	// stuck counts programs that outlived their SIGKILL.
-	stuck atomic.Int32
+	// stuck counts programs that outlived their SIGKILL, unread reads of the
+	// program's file that outlived a Run.
+	stuck, unread atomic.Int32
 	// mask is set where lbd's umask is not the program's.
 	mask bool
 	// kill sends a signal to a process group, grace and killWait are the constants;
@@ -130,7 +134,8 @@ func checkEnv(env []string) error {
 //
 // See the package for what of the program may survive. A program that SIGKILL
 // does not end is waited for in the background; until it has ended, Run returns
-// ErrStuck and starts no other.
+// ErrStuck and starts no other. So it is, with ErrStart, where the file of the
+// program cannot be read in time, as of a network file system without a server.
 func (c *Command) Run(ctx context.Context, env ...string) (Result, error) {
 	name := c.spec.Args[0]
 	if err := checkEnv(env); err != nil {

@@ -35,6 +35,11 @@
 // SIGPIPE if it writes on. Orphans are the init process's to reap; where lbd
 // runs as process 1 of a container, the container needs an init.
 //
+// A program is read, as far as the kernel reads it to begin, before it is started:
+// on a file system that does not answer the start would stop all of Go. Between
+// the two there is less than a millisecond in which it can still go wrong; no
+// other way is known but a process that does nothing but fork.
+//
 // The package needs Linux 5.11 (close_range with CLOSE_RANGE_CLOEXEC; pidfd is
 // 5.4). Another user takes CAP_SETUID and CAP_SETGID; ending that user's program
 // takes CAP_KILL.

@@ -71,6 +71,9 @@ type process struct {
 
 // run starts the program, watches it and reaps it.
 func (c *Command) run(ctx context.Context, env []string) (Result, error) {
+	if err := c.reach(ctx); err != nil {
+		return Result{}, err
+	}
 	p, err := c.start(env)
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrStart, err)
