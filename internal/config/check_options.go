@@ -206,9 +206,10 @@ func (p *parser) payload(k *key, v *node) []byte {
 func (p *parser) expect(k *key, v *node) (e expect.Expect) {
 	if v.kind == mapping {
 		for kn := v.first; kn != nil; kn = kn.next.next {
-			if kn.value == "not" {
-				not, _ := lookUp(matchObject, nil, "not")
-				e.Negate, _ = p.boolean(not, kn.next)
+			to := map[string]*bool{"not": &e.Negate, "at_start": &e.Start}[kn.value]
+			if to != nil {
+				k, _ := lookUp(matchObject, nil, kn.value)
+				*to, _ = p.boolean(k, kn.next)
 			}
 		}
 	}

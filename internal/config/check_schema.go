@@ -77,6 +77,7 @@ var matchObject = newObject("an expectation", []key{
 		doc: "It has these bytes, as pairs of hexadecimal digits, of which X stands for any; not with HTTP."},
 	{name: "regex", kind: kindRaw, example: "^PO.G", off: true,
 		doc: "It matches this regular expression, of the syntax of RE2: there is no look-ahead nor look-behind."},
+	{name: "at_start", kind: kindBool, def: "false", doc: "The answer begins with the text or the bytes; a regex says so itself, by ^."},
 	{name: "not", kind: kindBool, def: "false", doc: "It must not."},
 })
 
@@ -135,7 +136,7 @@ var checkObject = newObject("a check", []key{
 	{name: "send", kind: kindBytes, object: bytesObject, example: `"PING\r\n"`, off: true, types: []string{checkTCP, checkTLS, checkUDP},
 		doc: "What is sent: a text, {hex: 0d0a}, or nothing."},
 	{name: "expect", kind: kindBytes, object: matchObject, example: "PONG", off: true, types: []string{checkTCP, checkTLS, checkUDP},
-		doc: "What the answer must have: a text, or a mapping with text, hex or regex, and not. With udp it makes an answer necessary, unless require_reply is false."},
+		doc: "What the answer must have: a text, or a mapping with text, hex or regex, and at_start or not. With udp it makes an answer necessary, unless require_reply is false."},
 	{name: "steps", kind: kindList, object: stepObject, off: true, types: streamChecks,
 		doc: "Several of send and expect, one after the other, instead of these keys."},
 	{name: "require_reply", kind: kindBool, example: "true", off: true, types: []string{checkUDP},

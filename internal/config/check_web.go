@@ -106,6 +106,9 @@ func (p *parser) bodyMatch(k *key, v *node) (re *regexp.Regexp, negate bool) {
 		return nil, false
 	case "text":
 		pattern = regexp.QuoteMeta(pattern)
+		if e.Start {
+			pattern = `\A` + pattern
+		}
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {
