@@ -46,6 +46,8 @@ real server, which a warning says.`,
 			switch {
 			case deadline < 0:
 				return usagef("--deadline must not be negative")
+			case deadline > api.MaxAdminTime:
+				return usagef("--deadline: want at most %v, got %v", api.MaxAdminTime, deadline)
 			case deadline > 0 && !wait:
 				return usagef("--deadline needs --wait: a drain by itself has no end")
 			case inactive && !wait:
@@ -128,8 +130,11 @@ that one again with reset. Once the file says another weight, that counts.
 			return a.completeServer(cmd, args, toComplete)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if over < 0 {
+			switch {
+			case over < 0:
 				return usagef("--over must not be negative")
+			case over > api.MaxAdminTime:
+				return usagef("--over: want at most %v, got %v", api.MaxAdminTime, over)
 			}
 			r := api.AdminRequest{OverSeconds: over.Seconds()}
 			if args[1] == reset {
@@ -193,7 +198,11 @@ func changeLine(s api.AdminChange) string {
 		text += " already"
 	}
 	if s.Admin.Mode == "drain" || s.Admin.Mode == "disable" {
-		text += ", " + plural(int(s.ActiveConnections), "active connection")
+		n, what := int(s.ActiveConnections), "active connection"
+		if protocol, _, _ := strings.Cut(s.Key, " "); quiet(protocol) {
+			n, what = n+int(s.InactiveConnections), "connection"
+		}
+		text += ", " + plural(n, what)
 	}
 	if s.State == "down" {
 		text += "; it is down: " + s.Reason

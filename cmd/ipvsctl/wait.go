@@ -114,7 +114,7 @@ func (w *waiter) look(ctx context.Context) (left int, why string, err error) {
 				continue
 			}
 			seen++
-			all := w.inactive || quiet(s)
+			all := w.inactive || quiet(s.Protocol)
 			if all {
 				w.what = "connection"
 			}
@@ -153,9 +153,9 @@ func remaining(s api.Service, r api.RealServer, all bool) (n int, known bool, er
 	return int(r.Active), true, nil
 }
 
-// quiet reports whether a service may have UDP, all of whose connections are
-// inactive until they have been quiet for long enough.
-func quiet(s api.Service) bool { return s.Protocol == "UDP" || s.Protocol == "FWM" }
+// quiet reports whether a service of a protocol may have UDP, all of whose
+// connections are inactive until they have been quiet for long enough.
+func quiet(protocol string) bool { return protocol == "UDP" || protocol == "FWM" }
 
 // progress shows what is waited for: in one line of a terminal, else when it
 // changes and now and then.

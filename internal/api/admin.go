@@ -14,8 +14,10 @@ import (
 // AdminModes are the modes of an Admin.
 var AdminModes = []string{"none", "drain", "disable"}
 
-// maxAdminSeconds bounds the times of an AdminRequest: a year.
-const maxAdminSeconds = 366 * 86400
+// MaxAdminTime bounds the times of an AdminRequest.
+const MaxAdminTime = 366 * 24 * time.Hour
+
+const maxAdminSeconds = float64(MaxAdminTime / time.Second)
 
 // Admin is what an operator said of a real server.
 type Admin struct {
@@ -51,7 +53,7 @@ type AdminRequest struct {
 func (r AdminRequest) validate() error {
 	seconds := func(what string, s float64) error {
 		if !(s >= 0 && s <= maxAdminSeconds) { // also NaN
-			return fmt.Errorf("%s: want 0 to %d, got %v", what, maxAdminSeconds, s)
+			return fmt.Errorf("%s: want 0 to %.0f, got %v", what, maxAdminSeconds, s)
 		}
 		return nil
 	}
@@ -156,9 +158,10 @@ type AdminChange struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"`
 	Weight uint32 `json:"weight"`
-	// ActiveConnections are those of the last reading.
-	ActiveConnections uint32 `json:"active_connections"`
-	Admin             Admin  `json:"admin"`
+	// ActiveConnections and InactiveConnections are those of the last reading.
+	ActiveConnections   uint32 `json:"active_connections"`
+	InactiveConnections uint32 `json:"inactive_connections"`
+	Admin               Admin  `json:"admin"`
 }
 
 func (r AdminResult) fill() AdminResult {

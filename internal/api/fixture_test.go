@@ -89,7 +89,7 @@ func fixture() *fakeBackend {
 		admin: AdminResult{
 			RealServers: []AdminChange{{
 				Service: "web", Key: "TCP 192.0.2.10:80", RealServer: "10.0.0.2:80", Changed: true, Change: "drained", State: "drained",
-				Reason: "drained by alice (uid 1000)", Weight: 0, ActiveConnections: 7, Admin: admin,
+				Reason: "drained by alice (uid 1000)", Weight: 0, ActiveConnections: 7, InactiveConnections: 9, Admin: admin,
 			}},
 			Warnings: []string{"the service is persistent"}, Errors: []string{"not written down"},
 		},

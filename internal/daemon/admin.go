@@ -234,7 +234,7 @@ func weightOf(o fleet.Override, configured uint32, now time.Time) uint32 {
 func (o *owner) describeChange(c *api.AdminChange, t target, now time.Time) {
 	c.Admin = adminOf(o.admin.all[t.key()], now)
 	if conns, ok := o.mirror.counts.Load().conns(t.key()); ok {
-		c.ActiveConnections = conns.Conns.Active
+		c.ActiveConnections, c.InactiveConnections = conns.Conns.Active, conns.Conns.Inactive
 	}
 	if o.fleet == nil {
 		return

@@ -173,6 +173,22 @@ func TestAdminModes(t *testing.T) {
 	})
 }
 
+// Who drains is told whom it concerns: which service, and all of its connections, as
+// those of UDP are never active.
+func TestAdminTellsConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.start(conf(service(vip, server(rs2, 3))))
+		r.table.SetConns(dkey(vip, rs2), ipvs.Conns{Active: 2, Inactive: 7})
+		after(2 * time.Second)
+		_, result := p.say(rs2, drain)
+		got := result.RealServers[0]
+		if got.Key != "TCP 192.0.2.1:80" || got.ActiveConnections != 2 || got.InactiveConnections != 7 {
+			t.Errorf("want 2 active and 7 inactive connections of TCP 192.0.2.1:80, got %+v", got)
+		}
+	})
+}
+
 // A plan knows what operators said: of the file that runs it has no step.
 func TestAdminPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
