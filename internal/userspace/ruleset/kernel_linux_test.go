@@ -44,6 +44,7 @@ func TestKernelRuleset(t *testing.T) {
 		{"HandshakesForged", TestNetnsHandshakesForged},
 		{"HandshakesOdd", TestNetnsHandshakesOdd},
 		{"HandshakesOldSocket", TestNetnsHandshakesOldSocket},
+		{"HandshakesOptions", TestNetnsHandshakesOptions},
 		{"HandshakesWithdrawn", TestNetnsHandshakesWithdrawn},
 		{"ActiveAgain", TestNetnsActiveAgain},
 		{"Inactive", TestNetnsInactive},

@@ -36,22 +36,14 @@ const priorityTry = 101
 
 // What a client may have done to a packet so that no real server answers it. An
 // attacker sends such packets to make real servers look bad, so they do not count:
-// those that may die on the way for want of hops, have IP options, the TCP options
-// of signed connections, which Linux drops without a word where nobody asked for
-// them (tcp_inbound_hash in net/ipv4/tcp.c), or that of Multipath TCP, with which a
-// segment may ask to join a connection that there is none of: a real server whose
-// listener has it, as those of Go have, resets that (subflow_check_req in
-// net/mptcp/subflow.c).
+// those that may die on the way for want of hops, have IP options, or have TCP
+// options other than systems send: see plainOptions.
 const (
-	leastHops        = 16
-	tcpOptionMD5     = 19
-	tcpOptionAO      = 29
-	tcpOptionMPTCP   = 30
-	plainIPv4        = 4<<4 | 5 // version, and a header of 5 words
-	offIPv4Hops      = 8
-	offIPv6Hops      = 7
-	offIPv6Next      = 6
-	presenceOfOption = unix.NFT_EXTHDR_F_PRESENT
+	leastHops   = 16
+	plainIPv4   = 4<<4 | 5 // version, and a header of 5 words
+	offIPv4Hops = 8
+	offIPv6Hops = 7
+	offIPv6Next = 6
 )
 
 // Tried is the bit of a connection mark that is set while a TCP connection of a
@@ -120,19 +112,14 @@ func (t *table) tryRules() []exprs {
 			t.network1(reg1, offIPv6Hops), holds(expr.CmpOpGt, reg1, []byte{leastHops}),
 		}
 	}
-	lacks := func(option uint8) exprs {
-		return exprs{
-			&expr.Exthdr{DestRegister: reg1, Type: option, Len: 1, Flags: presenceOfOption, Op: expr.ExthdrOpTcpopt},
-			holds(expr.CmpOpEq, reg1, []byte{0}),
-		}
-	}
-	return []exprs{
-		// meta l4proto tcp @nh,0,8 0x45 ip ttl > 16 tcp option md5sig missing tcp option 29 missing tcp option mptcp missing
+	var rules []exprs
+	for _, options := range plainOptions {
+		// meta l4proto tcp @nh,0,8 0x45 ip ttl > 16 tcp doff … @th,160,… …
 		//	ct mark & MASK @passive_tried ct mark set ct mark | TRIED
 		// meta l4proto tcp ip6 nexthdr tcp ip6 hoplimit > 16 …
-		rule(protocol(protoTCP), plain, lacks(tcpOptionMD5), lacks(tcpOptionAO), lacks(tcpOptionMPTCP),
-			t.ofServers(setTried), orCTMark(^uint32(0), t.opts.Tried())),
+		rules = append(rules, rule(protocol(protoTCP), plain, hasOptions(options), t.ofServers(setTried), orCTMark(^uint32(0), t.opts.Tried())))
 	}
+	return rules
 }
 
 // network1 loads a byte of the IP header.

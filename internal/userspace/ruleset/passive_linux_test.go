@@ -223,7 +223,8 @@ func TestNetnsHandshakesOdd(t *testing.T) {
 	ao := append([]byte{29, 16}, make([]byte, 14)...)
 	// The token is of no connection.
 	join := []byte{30, 12, 0x10, 1, 1, 2, 3, 4, 5, 6, 7, 8}
-	for i, options := range []struct{ ip, tcp []byte }{{nil, md5}, {nil, ao}, {nil, join}, {[]byte{1, 1, 1, 0}, nil}, {nil, []byte{2, 4, 5, 180}}} {
+	malformed := append([]byte{99, 0}, make([]byte, 18)...)
+	for i, options := range []struct{ ip, tcp []byte }{{nil, md5}, {nil, ao}, {nil, join}, {nil, malformed}, {[]byte{1, 1, 1, 0}, nil}, {nil, []byte{2, 4, 5, 180}}} {
 		port := uint16(5000 + i)
 		before := l.counterOf(l.client, "seen", "answers")
 		l.rawSYN(port, options.ip, options.tcp)
@@ -241,6 +242,25 @@ func TestNetnsHandshakesOdd(t *testing.T) {
 	want := begun{Tried: 1, Answered: 1}
 	if got := l.waitHandshakes(want); got != want {
 		t.Errorf("only a plain segment counts (-want +got)\n%s", cmp.Diff(want, got))
+	}
+}
+
+// TestNetnsHandshakesOptions counts connections of Linux with all its options.
+func TestNetnsHandshakesOptions(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(passive(true))
+	for i := range 8 {
+		for bit, name := range []string{"timestamps", "sack", "window_scaling"} {
+			l.client.SetSysctl("net.ipv4.tcp_"+name, fmt.Sprint(i>>bit&1))
+		}
+		for _, addr := range addresses {
+			l.try(l.client, addr, nil)
+		}
+		n := uint64(len(addresses) * (i + 1))
+		want := begun{Tried: n, Answered: n}
+		if got := l.waitHandshakes(want); got != want {
+			t.Fatalf("options %03b (-want +got)\n%s", i, cmp.Diff(want, got))
+		}
 	}
 }
 
