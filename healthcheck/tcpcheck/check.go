@@ -23,8 +23,8 @@ const (
 )
 
 // Check is healthy when a connection comes about, with a TLS handshake if asked
-// for, and every step succeeds. Without steps it is the handshake alone. It
-// implements healthcheck.Method.
+// for, and every step succeeds. Without either it is the connection alone, as of
+// healthcheck.TCP, but for its end. It implements healthcheck.Method.
 //
 // In the end the connection is closed politely: close_notify, FIN, and the rest
 // of what the target says is read. As the probe's side closes first, unless a
@@ -84,7 +84,7 @@ func (c Check) Key() string {
 
 // NewChecker implements healthcheck.Method. It returns an error for a target that
 // Via cannot reach, for options of TLS and expectations that are wrong, and for a
-// check that would do nothing.
+// step that would do nothing.
 func (c Check) NewChecker(target netip.AddrPort, env healthcheck.Env) (healthcheck.Checker, error) {
 	k := &checker{via: c.Via, env: env, target: target, options: c.TLS, steps: len(c.Steps)}
 	if err := c.prepare(k); err != nil {
@@ -100,8 +100,6 @@ func (c Check) prepare(k *checker) error {
 	switch {
 	case k.target.Port() == 0:
 		return errors.New("no port")
-	case len(c.Steps) == 0 && c.TLS == nil:
-		return errors.New("neither a step nor TLS")
 	case len(c.Steps) > MaxSteps:
 		return fmt.Errorf("%d steps are more than %d", len(c.Steps), MaxSteps)
 	}

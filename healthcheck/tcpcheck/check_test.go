@@ -72,7 +72,7 @@ func TestNewChecker(t *testing.T) {
 	}{
 		{"10.0.0.2:25", Check{Steps: one}, ""},
 		{"[::ffff:10.0.0.2]:25", Check{TLS: &tlsopt.Options{}}, ""},
-		{"10.0.0.2:25", Check{}, "neither a step nor TLS"},
+		{"10.0.0.2:25", Check{}, ""},
 		{"10.0.0.2:0", Check{Steps: one}, "no port"},
 		{"0.0.0.0:25", Check{Steps: one}, "not the address of a host"},
 		{"10.0.0.2:25", Check{Via: healthcheck.Via{Source: netip.MustParseAddr("::1")}, Steps: one}, "source ::1 is not of the target's address family"},

@@ -7,5 +7,6 @@
 //	}}
 //
 // Whether a server takes connections at all is healthcheck.TCP's to say, which
-// costs less and leaves nothing behind.
+// costs less and leaves nothing behind. A Check without anything says it, too, to
+// servers that complain of a connection that is reset.
 package tcpcheck

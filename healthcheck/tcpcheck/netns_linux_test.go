@@ -89,6 +89,7 @@ func TestNetnsPoliteClose(t *testing.T) {
 		check  Check
 		ok     bool
 	}{
+		{"10.0.0.2:25", Check{}, true},
 		{"10.0.0.2:25", Check{Steps: []Step{{Expect: text("220")}}}, true},
 		{"10.0.0.2:25", Check{Steps: []Step{{Expect: expectStart("554")}}}, false},
 		{"10.0.0.2:465", Check{TLS: o, Steps: []Step{{Expect: text("220")}}}, true},

@@ -30,7 +30,12 @@ func (o *options) method(via healthcheck.Via) healthcheck.Method {
 	case checkFile:
 		return o.weightFile()
 	}
-	if o.given["send"] == nil && o.given["expect"] == nil && o.given["steps"] == nil {
+	talks := o.given["send"] != nil || o.given["expect"] != nil || o.given["steps"] != nil
+	how := o.word("close")
+	switch {
+	case talks && o.given["close"] != nil && how == closeReset:
+		o.p.errorf(o.given["close"], "close: with send, expect or steps a connection is not reset")
+	case !talks && how != closeFIN:
 		return healthcheck.TCP{Via: via}
 	}
 	return o.stream(via)

@@ -35,6 +35,12 @@ const (
 	toService = "service"
 )
 
+// The words of close.
+const (
+	closeReset = "reset"
+	closeFIN   = "fin"
+)
+
 // takesPort says whether checks of a type go to a port.
 func takesPort(checkType string) bool { return slices.Contains(portChecks, checkType) }
 
@@ -139,6 +145,8 @@ var checkObject = newObject("a check", []key{
 		doc: "What the answer must have: a text, or a mapping with text, hex or regex, and at_start or not. With udp it makes an answer necessary, unless require_reply is false."},
 	{name: "steps", kind: kindList, object: stepObject, off: true, types: streamChecks,
 		doc: "Several of send and expect, one after the other, instead of these keys."},
+	{name: "close", kind: kindString, def: closeReset, enum: []string{closeReset, closeFIN}, types: []string{checkTCP},
+		doc: "How the connection ends: by a reset, which leaves nothing behind, or fin for servers that complain of one: the check says goodbye, gives the server up to 200ms to do the same, and this host keeps the connection for a minute. With send, expect or steps it is always fin."},
 	{name: "require_reply", kind: kindBool, example: "true", off: true, types: []string{checkUDP},
 		doc: "Whether silence is a failure; default is true with expect or min_reply, else false. Otherwise only an ICMP error is one; of a host that is gone it comes after some 3 s, so that the timeout must be 4s."},
 	{name: "min_reply", kind: kindInt, def: "0", max: 65535, types: []string{checkUDP}, doc: "Bytes that an answer must have at least; more than 0 makes one necessary, unless require_reply is false."},
