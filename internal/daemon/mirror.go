@@ -71,11 +71,12 @@ func (m *mirror) setInterval(d time.Duration) {
 func (m *mirror) poke() { signal(m.refresh) }
 
 // run reads until ctx is done. It skips what is missed: a slow engine is not
-// asked the faster for it.
+// asked the faster for it. Whoever asks waits for as long as the last reading took,
+// so that a storm of changes takes half of a processor at most.
 func (m *mirror) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var nextStats time.Time
+	var rested, next, nextStats time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -84,6 +85,11 @@ func (m *mirror) run(ctx context.Context) error {
 		case <-m.refresh:
 		}
 		interval := time.Duration(m.interval.Load())
+		begun := time.Now()
+		if next = earlier(next, rested); begun.Before(next) {
+			timer.Reset(next.Sub(begun))
+			continue
+		}
 		err := m.readCounts(ctx)
 		if now := time.Now(); err == nil && !now.Before(nextStats) {
 			if err = m.readStats(ctx); err == nil {
@@ -95,6 +101,8 @@ func (m *mirror) run(ctx context.Context) error {
 		}
 		m.note(err)
 		m.told()
+		ended := time.Now()
+		next, rested = ended.Add(interval), ended.Add(ended.Sub(begun))
 		timer.Reset(interval)
 	}
 }

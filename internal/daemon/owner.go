@@ -29,6 +29,11 @@ const (
 // that went by what it was believed to hold.
 const lookAfter = 5 * time.Second
 
+// maxRest bounds the rest after a pass that followed a transition. It is as long as
+// the pass was: a storm of transitions takes half of a processor at most, and many
+// of them make one pass.
+const maxRest = 100 * time.Millisecond
+
 // maxIdle is the longest time that the owner waits: its heartbeat shows that it
 // is alive.
 const maxIdle = time.Second
@@ -121,14 +126,19 @@ type owner struct {
 func (o *owner) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var rested time.Time
+	dirty := o.dirty
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case do := <-o.requests:
 			do(ctx)
-		case <-o.dirty:
+		case <-dirty:
+			begun := time.Now()
 			o.react(ctx)
+			ended := time.Now()
+			rested = ended.Add(min(ended.Sub(begun), maxRest))
 		case <-o.counted:
 			if o.noteRepairs(time.Now()) {
 				o.publish()
@@ -144,7 +154,11 @@ func (o *owner) run(ctx context.Context) error {
 			now = time.Now()
 		}
 		o.beat.Store(&now)
-		timer.Reset(min(maxIdle, o.next.Sub(now)))
+		wait := min(maxIdle, o.next.Sub(now))
+		if dirty = o.dirty; now.Before(rested) {
+			dirty, wait = nil, min(wait, rested.Sub(now))
+		}
+		timer.Reset(wait)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -130,5 +131,61 @@ func TestFailureWithoutAWrite(t *testing.T) {
 		if len(events) != 1 || events[0].State != "down" || events[0].RealServer != rs2 {
 			t.Errorf("want the failure of %s, got %+v", rs2, events)
 		}
+	})
+}
+
+// slowly takes a time for each write, and three times as long for each reading of
+// counts.
+type slowly struct {
+	Engine
+	takes          time.Duration
+	writes, counts atomic.Int32
+}
+
+func (s *slowly) Apply(ctx context.Context, ops []ipvs.Op) error {
+	s.writes.Add(1)
+	time.Sleep(s.takes)
+	return s.Engine.Apply(ctx, ops)
+}
+
+func (s *slowly) Counts(ctx context.Context) ([]ipvs.DestinationCounts, error) {
+	s.counts.Add(1)
+	time.Sleep(3 * s.takes)
+	return s.Engine.Counts(ctx)
+}
+
+// In a storm of transitions lbd rests as long as it works, answers all the same, and
+// ends up right.
+func TestStormOfTransitions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var s *slowly
+		r.wrap = func(e Engine) Engine { s = &slowly{Engine: e, takes: 20 * time.Millisecond}; return s }
+		c := conf(service(vip, server(rs2, 3), server(rs3, 2)))
+		p := r.start(c)
+		after(decided)
+		s.writes.Store(0)
+		s.counts.Store(0)
+		// The storm is of decisions: which server is down changes each millisecond.
+		k := dkey(vip, rs2)
+		const storm = 4 * time.Second
+		change := func(m fleet.Mode) {
+			p.owner.do(t.Context(), p.stopped, func(context.Context) { p.owner.admin.all = fleet.Overrides{k: {Mode: m}} })
+			signal(p.owner.dirty)
+		}
+		for n, begun := 0, time.Now(); time.Since(begun) < storm; n++ {
+			change([]fleet.Mode{fleet.ModeNone, fleet.ModeDrain}[n%2])
+			time.Sleep(time.Millisecond)
+		}
+		change(fleet.ModeDrain)
+		if n, most := s.writes.Load(), int32(storm/(2*s.takes)); n > most || n < most/4 {
+			t.Errorf("writes in a storm of %v: want %d at most, got %d", storm, most, n)
+		}
+		if n, most := s.counts.Load(), int32(storm/(6*s.takes))+2; n > most {
+			t.Errorf("readings of counts: want %d at most, got %d", most, n)
+		}
+		after(time.Second)
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
 	})
 }
