@@ -137,9 +137,9 @@ type AdminResult struct {
 	// RealServers are those that the request named, changed or not.
 	RealServers []AdminChange `json:"real_servers"`
 	// Warnings are what may keep the request from having the effect that is
-	// expected.
+	// expected, and what the table refuses of other real servers and services.
 	Warnings []string `json:"warnings"`
-	// Errors are what could not be written down, or what the table refused; lbd
+	// Errors are what could not be written down, or what the table refused of it; lbd
 	// tries again.
 	Errors []string `json:"errors"`
 }

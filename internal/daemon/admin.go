@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,8 +115,13 @@ func (o *owner) setAdmin(ctx context.Context, t api.AdminTarget, r api.AdminRequ
 	var result api.AdminResult
 	o.admin.all = next
 	// Also for what has not changed: whoever asks twice may want it tried again.
-	if _, err := o.pass(ctx); err != nil {
-		result.Errors = append(result.Errors, err.Error())
+	if report, err := o.pass(ctx); err != nil {
+		acked := report.Acknowledged()
+		if slices.ContainsFunc(found, func(f target) bool { return !acked(f.key()) }) {
+			result.Errors = append(result.Errors, err.Error())
+		} else {
+			result.Warnings = append(result.Warnings, "done, but not all else follows the configuration: "+err.Error())
+		}
 	}
 	if err := o.admin.err; err != nil {
 		result.Errors = append(result.Errors, fmt.Sprintf("not written down: %v", err))
@@ -127,7 +133,7 @@ func (o *owner) setAdmin(ctx context.Context, t api.AdminTarget, r api.AdminRequ
 		o.describeChange(&changes[i], f, now)
 	}
 	result.RealServers = changes
-	result.Warnings = o.adminWarnings(found, r)
+	result.Warnings = append(result.Warnings, o.adminWarnings(found, r)...)
 	return result, nil
 }
 

@@ -189,6 +189,26 @@ func TestAdminTellsConnections(t *testing.T) {
 	})
 }
 
+// What the table has taken is done, whatever else it refuses; a drain of what it has
+// not taken is none.
+func TestAdminBesideRefusedService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		refused := service(vip2, server(rs3, 1))
+		refused.Scheduler = "nosuch"
+		p := r.start(conf(service(vip, server(rs2, 3)), refused))
+		const why = "scheduler not found"
+		_, result := p.say(rs2, drain)
+		if len(result.Errors) > 0 || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], why) {
+			t.Errorf("of another service: want a warning with %q, got warnings %q, errors %q", why, result.Warnings, result.Errors)
+		}
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0")
+		if _, result = p.say(rs3, drain); len(result.Errors) != 1 || !strings.Contains(result.Errors[0], why) {
+			t.Errorf("of the refused service: want an error with %q, got %q", why, result.Errors)
+		}
+	})
+}
+
 // A plan knows what operators said: of the file that runs it has no step.
 func TestAdminPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
