@@ -10,27 +10,27 @@ const arrivalsCounted = 10
 // clients that connect ten times a second that is a server that stands so many new
 // connections a second, on a host of any speed.
 func (s *Server) Limit(most int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.most, s.fell = most, 0
+	s.limit.Lock()
+	defer s.limit.Unlock()
+	s.limit.most, s.limit.fell = most, 0
 }
 
 // Fell returns how often the server fell since Limit was called.
 func (s *Server) Fell() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fell
+	s.limit.Lock()
+	defer s.limit.Unlock()
+	return s.limit.fell
 }
 
 // arrived counts a new connection.
 func (s *Server) arrived() {
 	n := s.lab.arrived(s.Name)
-	s.mu.Lock()
-	falls := s.most > 0 && n > s.most
+	s.limit.Lock()
+	falls := s.limit.most > 0 && n > s.limit.most
 	if falls {
-		s.fell++
+		s.limit.fell++
 	}
-	s.mu.Unlock()
+	s.limit.Unlock()
 	if falls {
 		go s.Kill() // which waits for the caller
 	}

@@ -40,9 +40,14 @@ type Server struct {
 	http      *http.Server
 	mu        sync.Mutex
 	listeners map[uint16]net.Listener
-	// most is how many of the last arrivals it stands, 0 for any number; fell is
-	// how often it had more.
-	most, fell int
+	// limit is guarded by itself: Kill holds mu while it waits for connections
+	// that arrive.
+	limit struct {
+		sync.Mutex
+		// most is how many of the last arrivals it stands, 0 for any number; fell
+		// is how often it had more.
+		most, fell int
+	}
 }
 
 func newServer(l *Lab, i int) *Server {
@@ -105,6 +110,9 @@ func (s *Server) Refuse(port uint16) {
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, ln := range s.listeners {
+		ln.Close() // http may not serve it yet
+	}
 	if s.http != nil {
 		s.http.Close()
 	}
