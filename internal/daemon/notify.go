@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -28,16 +29,16 @@ type notifier struct {
 }
 
 func newNotifier(log *slog.Logger) *notifier {
-	return &notifier{log: log, send: send}
+	return &notifier{log: log, send: func(state string) error { return send(state, sendTimeout) }}
 }
 
 // sendTimeout bounds the wait for a service manager that does not read: the owner
 // of the table is among those who tell it something.
 const sendTimeout = 100 * time.Millisecond
 
-// send sends a message to the socket in the environment. SdNotify of the library
-// waits without a bound.
-func send(state string) error {
+// send sends a message to the socket in the environment, and waits for a while if
+// there is no room. SdNotify of the library waits without a bound.
+func send(state string, timeout time.Duration) error {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return nil
@@ -47,11 +48,27 @@ func send(state string) error {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+	// The first try knows no deadline: where a busy host stops lbd just before,
+	// Write would not try at all, and a READY that is lost is the end of lbd.
+	if err := sendNow(c, state); !errors.Is(err, unix.EAGAIN) {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	_, err = c.Write([]byte(state))
 	return err
+}
+
+// sendNow sends a message if there is room for it; EAGAIN says that there is
+// none.
+func sendNow(c *net.UnixConn, state string) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := raw.Control(func(fd uintptr) { _, err = unix.Write(int(fd), []byte(state)) })
+	return errors.Join(cerr, os.NewSyscallError("write", err))
 }
 
 func (n *notifier) tell(assignments ...string) {

@@ -51,6 +51,28 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// A service manager that has room hears also of an lbd whose time is up, as on a
+// busy host; one that has none is not waited for.
+func TestNotifyLate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	for n := 0; ; n++ {
+		err := send("READY=1", 0)
+		if err == nil && n < 1e5 {
+			continue
+		}
+		if n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after %d messages: %v, want %v once there is no room", n, err, os.ErrDeadlineExceeded)
+		}
+		return
+	}
+}
+
 // READY waits for the first pass that succeeds.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
