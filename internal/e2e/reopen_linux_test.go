@@ -51,10 +51,12 @@ func testReopen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var ops []ipvs.Op
 	for _, port := range append([]uint16{HTTPPort}, otherPorts(300)...) {
-		if err := e.Apply(t.Context(), addPort(port)); err != nil {
-			t.Fatal(err)
-		}
+		ops = append(ops, addPort(port)...)
+	}
+	if err := e.Apply(t.Context(), ops); err != nil {
+		t.Fatal(err)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
