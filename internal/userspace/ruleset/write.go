@@ -293,19 +293,22 @@ func (r *Rules) create(t *table, shared []chain, old bool, which func(set string
 		if !which(s.Name) {
 			continue
 		}
+		replace := false
 		if old && counted(s.Name) {
 			// What is there may have room for fewer, which is never changed. No rule
 			// names it any more.
-			if _, err := r.nft.GetSetByName(t.nft, s.Name); err == nil {
-				r.nft.DelSet(s)
-			} else if !errors.Is(err, unix.ENOENT) {
+			is, err := r.nft.GetSetByName(t.nft, s.Name)
+			if err != nil && !errors.Is(err, unix.ENOENT) {
 				return fmt.Errorf("look for set %s: %w", s.Name, err)
+			}
+			if replace = err == nil && is.Size != s.Size; replace {
+				r.nft.DelSet(s)
 			}
 		}
 		if err := r.nft.AddSet(s, nil); err != nil {
 			return err
 		}
-		if old && static(s.Name) && !counted(s.Name) {
+		if old && static(s.Name) && !replace {
 			r.nft.FlushSet(s)
 		}
 	}
