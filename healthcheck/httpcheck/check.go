@@ -66,6 +66,10 @@ type Request struct {
 	// are no look-arounds.
 	Match  *regexp.Regexp
 	Negate bool
+	// MinOffset and MaxOffset are where in the body the match must begin, at the
+	// earliest and at the latest, in bytes; a MaxOffset of 0 is anywhere. What is
+	// before MinOffset is not looked at: "^" stands for it.
+	MinOffset, MaxOffset int
 }
 
 // Equal reports whether both check in the same way.

@@ -63,6 +63,10 @@ func TestValidate(t *testing.T) {
 		{"digest hex", request(Request{Path: "/", Digest: "md5:xy"}), "invalid byte"},
 		{"digest length", request(Request{Path: "/", Digest: "sha256:00"}), "has 2 digits, want 64"},
 		{"negation", request(Request{Path: "/", Negate: true}), "without an expression"},
+		{"offsets", request(Request{Path: "/", Match: regexp.MustCompile("a"), MinOffset: 3, MaxOffset: 3}), ""},
+		{"offsets swapped", request(Request{Path: "/", Match: regexp.MustCompile("a"), MinOffset: 3, MaxOffset: 2}), "no match begins at offset 3 to 2"},
+		{"offset below 0", request(Request{Path: "/", Match: regexp.MustCompile("a"), MinOffset: -1}), "no match begins"},
+		{"offset alone", request(Request{Path: "/", MaxOffset: 1}), "without an expression"},
 		{"HEAD with digest", Check{Method: "HEAD", Requests: []Request{{Path: "/", Digest: md5}}}, "no body"},
 		{"TLS", Check{TLS: &tlsopt.Options{MinVersion: 1}}, "minimum TLS version"},
 		{"ALPN without h2", Check{Version: Version2, TLS: &tlsopt.Options{ALPN: []string{"http/1.1"}}}, "is not for HTTP version"},
@@ -92,6 +96,7 @@ func TestKey(t *testing.T) {
 		request(Request{Path: "/a"}), request(Request{Path: "/a", Status: StatusRanges{{200, 200}}}),
 		request(Request{Path: "/a", Digest: "md5:00"}), request(Request{Path: "/a", Digest: "md5:01"}),
 		request(Request{Path: "/a", Match: regexp.MustCompile("a")}), request(Request{Path: "/a", Match: regexp.MustCompile("a"), Negate: true}),
+		request(Request{Path: "/a", Match: regexp.MustCompile("a"), MinOffset: 1}), request(Request{Path: "/a", Match: regexp.MustCompile("a"), MaxOffset: 1}),
 		{Requests: []Request{{Path: "/a"}, {Path: "/b"}}}, {Requests: []Request{{Path: "/b"}, {Path: "/a"}}},
 	}
 	seen := map[string]int{}

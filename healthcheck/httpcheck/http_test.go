@@ -161,6 +161,34 @@ func TestBoth(t *testing.T) {
 	}
 }
 
+// TestOffsets has matches that begin too early, in time and too late.
+func TestOffsets(t *testing.T) {
+	to := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok, not ok") }, nil)
+	re := regexp.MustCompile
+	for _, tt := range []struct {
+		request Request
+		want    string
+	}{
+		{Request{Match: re("ok"), MinOffset: 8}, ""},
+		{Request{Match: re("ok"), MinOffset: 9}, `GET /: the body of 10 bytes does not match "ok" at offset 9 or later`},
+		{Request{Match: re("ok"), MinOffset: 1, MaxOffset: 8}, ""},
+		{Request{Match: re("ok"), MinOffset: 1, MaxOffset: 7}, `GET /: the body of 10 bytes does not match "ok" at offset 1 to 7`},
+		{Request{Match: re("not"), MaxOffset: 4}, ""},
+		{Request{Match: re("not"), MaxOffset: 3}, `GET /: the body of 10 bytes does not match "not" at offset 0 to 3`},
+		{Request{Match: re(`\Anot`), MinOffset: 4}, ""},
+		{Request{Match: re(`$`), MinOffset: 10}, ""},
+		{Request{Match: re(`$`), MinOffset: 11}, `GET /: the body of 10 bytes does not match "$" at offset 11 or later`},
+		{Request{Match: re("not"), Negate: true, MinOffset: 5}, ""},
+		{Request{Match: re("not"), Negate: true, MaxOffset: 3}, ""},
+		{Request{Match: re("not"), Negate: true, MaxOffset: 4}, `GET /: the body of 10 bytes matches "not" at offset 0 to 4, which it must not`},
+	} {
+		tt.request.Path = "/"
+		if _, err := run(t, Check{Requests: []Request{tt.request}}, to); checktest.Text(err) != tt.want {
+			t.Errorf("%+v: want %q, got %v", tt.request, tt.want, err)
+		}
+	}
+}
+
 // TestSeveral asks for all, and after a failure first for what failed.
 func TestSeveral(t *testing.T) {
 	var asked []string

@@ -42,13 +42,34 @@ func (k *checker) judge(x *exchange, answer *http.Response) error {
 			return encoded(err, answer)
 		}
 	}
-	if x.Match == nil || x.Match.Match(body.Bytes()) != x.Negate {
+	if x.Match == nil || x.matches(body.Bytes()) != x.Negate {
 		return nil
 	}
 	if x.Negate {
-		return fmt.Errorf("the body of %d bytes matches %.80q, which it must not", n, x.Match)
+		return fmt.Errorf("the body of %d bytes matches %.80q%s, which it must not", n, x.Match, x.offsets())
 	}
-	return encoded(fmt.Errorf("the body of %d bytes does not match %.80q", n, x.Match), answer)
+	return encoded(fmt.Errorf("the body of %d bytes does not match %.80q%s", n, x.Match, x.offsets()), answer)
+}
+
+// matches says whether a body has a match that begins where it must. The first
+// one tells: those after it begin later.
+func (r *Request) matches(body []byte) bool {
+	if r.MinOffset > len(body) {
+		return false
+	}
+	at := r.Match.FindIndex(body[r.MinOffset:])
+	return at != nil && (r.MaxOffset == 0 || r.MinOffset+at[0] <= r.MaxOffset)
+}
+
+// offsets says where a match must begin, unless that is anywhere.
+func (r *Request) offsets() string {
+	switch {
+	case r.MaxOffset > 0:
+		return fmt.Sprintf(" at offset %d to %d", r.MinOffset, r.MaxOffset)
+	case r.MinOffset > 0:
+		return fmt.Sprintf(" at offset %d or later", r.MinOffset)
+	}
+	return ""
 }
 
 func judgeStatus(want StatusRanges, answer *http.Response) error {

@@ -50,6 +50,9 @@ func (r Request) key(b *strings.Builder) {
 			name = " no-match="
 		}
 		b.WriteString(name + strconv.Quote(r.Match.String()))
+		if r.MinOffset > 0 || r.MaxOffset > 0 {
+			fmt.Fprintf(b, " offset=%d-%d", r.MinOffset, r.MaxOffset)
+		}
 	}
 }
 

@@ -119,6 +119,12 @@ func (r Request) validate(method, version string) error {
 	if r.Negate && r.Match == nil {
 		return errors.New("a negation without an expression")
 	}
+	if r.MinOffset < 0 || r.MaxOffset < 0 || r.MaxOffset > 0 && r.MaxOffset < r.MinOffset {
+		return fmt.Errorf("no match begins at offset %d to %d", r.MinOffset, r.MaxOffset)
+	}
+	if (r.MinOffset > 0 || r.MaxOffset > 0) && r.Match == nil {
+		return errors.New("an offset without an expression")
+	}
 	if method == "HEAD" && (r.Digest != "" || r.Match != nil) {
 		return errors.New("the answer to HEAD has no body to look at")
 	}

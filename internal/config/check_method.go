@@ -92,7 +92,7 @@ func (o *options) steps(n *node) []tcpcheck.Step {
 			if k.name == "send" {
 				s.Send = o.p.payload(k, v)
 			} else {
-				s.Expect = o.p.expect(k, v)
+				s.Expect = o.p.expect(k, v, matchObject)
 			}
 		})
 		list = append(list, s)

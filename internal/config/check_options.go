@@ -120,7 +120,7 @@ func (o *options) expect(name string) expect.Expect {
 	if v == nil {
 		return expect.Expect{}
 	}
-	return o.p.expect(k, v)
+	return o.p.expect(k, v, matchObject)
 }
 
 // path reads an absolute path; empty for none.
@@ -202,18 +202,18 @@ func (p *parser) payload(k *key, v *node) []byte {
 	return nil
 }
 
-// expect reads what an answer must have: a text, or a mapping.
-func (p *parser) expect(k *key, v *node) (e expect.Expect) {
+// expect reads what an answer must have: a text, or a mapping with the keys of o.
+func (p *parser) expect(k *key, v *node, o *object) (e expect.Expect) {
 	if v.kind == mapping {
 		for kn := v.first; kn != nil; kn = kn.next.next {
 			to := map[string]*bool{"not": &e.Negate, "at_start": &e.Start}[kn.value]
 			if to != nil {
-				k, _ := lookUp(matchObject, nil, kn.value)
+				k, _ := lookUp(o, nil, kn.value)
 				*to, _ = p.boolean(k, kn.next)
 			}
 		}
 	}
-	kind, value := p.either(k, v, matchObject)
+	kind, value := p.either(k, v, o)
 	e.Value = value
 	switch kind {
 	case "text":

@@ -76,15 +76,28 @@ var bytesObject = newObject("a payload", []key{
 	{name: "hex", kind: kindRaw, example: "0d0a", off: true, doc: "As pairs of hexadecimal digits; spaces are ignored."},
 })
 
-// matchObject says what an answer must be like.
-var matchObject = newObject("an expectation", []key{
+// matchKeys say what an answer must be like.
+var matchKeys = []key{
 	{name: "text", kind: kindRaw, example: "PONG", doc: "The answer has this text."},
 	{name: "hex", kind: kindRaw, example: "0dXX", off: true,
-		doc: "It has these bytes, as pairs of hexadecimal digits, of which X stands for any; not with HTTP."},
+		doc: "It has these bytes, as pairs of hexadecimal digits, of which X stands for any."},
 	{name: "regex", kind: kindRaw, example: "^PO.G", off: true,
 		doc: "It matches this regular expression, of the syntax of RE2: there is no look-ahead nor look-behind."},
 	{name: "at_start", kind: kindBool, def: "false", doc: "The answer begins with the text or the bytes; a regex says so itself, by ^."},
 	{name: "not", kind: kindBool, def: "false", doc: "It must not."},
+}
+
+var matchObject = newObject("an expectation", matchKeys)
+
+// textKeys are those of them that go with texts of HTTP.
+var textKeys = slices.DeleteFunc(slices.Clone(matchKeys), func(k key) bool { return k.name == "hex" })
+
+// bodyObject says what the body of an answer of HTTP must be like.
+var bodyObject = newObject("an expectation of a body", textKeys, []key{
+	{name: "min_offset", kind: kindInt, def: "0", max: 64 << 20,
+		doc: "Bytes of the body before the first one at which the text or the match may begin. They are not looked at: at_start and ^ stand for the place after them."},
+	{name: "max_offset", kind: kindInt, def: "0", max: 64 << 20,
+		doc: "Offset in bytes at which it must begin at the latest, counted from the begin of the body; 0 for anywhere. At least min_offset."},
 })
 
 var stepObject = newObject("a step", []key{
@@ -98,7 +111,7 @@ var requestKeys = []key{
 		doc: "Path with the query that is asked for. Redirects are not followed."},
 	{name: "status", kind: kindStatus, def: "200-299", types: webChecks,
 		doc: "Status codes that are good: 200, 200-299, or a list of both."},
-	{name: "match", kind: kindBytes, object: matchObject, example: "ok", off: true, types: webChecks,
+	{name: "match", kind: kindBytes, object: bodyObject, example: "ok", off: true, types: webChecks,
 		doc: "What the body must have."},
 	{name: "digest", kind: kindString, example: "sha256:e3b0…", off: true, types: webChecks,
 		doc: "Digest of the body: md5: or sha256: with hexadecimal digits."},

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/healthcheck/expect"
 	"github.com/lbd-project/lbd/healthcheck/grpccheck"
 	"github.com/lbd-project/lbd/healthcheck/httpcheck"
 )
@@ -59,7 +60,7 @@ func (p *parser) request(given map[string]*node) (r httpcheck.Request) {
 		case "status":
 			r.Status = p.statuses(k, v)
 		case "match":
-			r.Match, r.Negate = p.bodyMatch(k, v)
+			p.bodyMatch(&r, k, v)
 		case "digest":
 			r.Digest, _ = p.text(k, v)
 		default:
@@ -94,17 +95,13 @@ func (p *parser) statuses(k *key, v *node) httpcheck.StatusRanges {
 }
 
 // bodyMatch reads what a body must have.
-func (p *parser) bodyMatch(k *key, v *node) (re *regexp.Regexp, negate bool) {
-	e := p.expect(k, v)
+func (p *parser) bodyMatch(r *httpcheck.Request, k *key, v *node) {
+	e := p.expect(k, v, bodyObject)
 	if e.IsZero() {
-		return nil, false
+		return
 	}
 	pattern := e.Value
-	switch e.Kind.String() {
-	case "hex":
-		p.errorf(v, "%s: a body is matched by text or regex", k.name)
-		return nil, false
-	case "text":
+	if e.Kind == expect.Text {
 		pattern = regexp.QuoteMeta(pattern)
 		if e.Start {
 			pattern = `\A` + pattern
@@ -114,7 +111,30 @@ func (p *parser) bodyMatch(k *key, v *node) (re *regexp.Regexp, negate bool) {
 	if err != nil {
 		p.errorf(v, "%s: %v", k.name, err)
 	}
-	return re, e.Negate
+	r.Match, r.Negate = re, e.Negate
+	if v.kind == mapping {
+		p.offsets(r, v)
+	}
+}
+
+// offsets reads where a match must begin.
+func (p *parser) offsets(r *httpcheck.Request, v *node) {
+	var latest *node
+	for kn := v.first; kn != nil; kn = kn.next.next {
+		to := map[string]*int{"min_offset": &r.MinOffset, "max_offset": &r.MaxOffset}[kn.value]
+		if to == nil {
+			continue
+		}
+		k, _ := lookUp(bodyObject, nil, kn.value)
+		i, _ := p.integer(k, kn.next)
+		if *to = int(i); to == &r.MaxOffset {
+			latest = kn.next
+		}
+	}
+	if latest != nil && r.MaxOffset > 0 && r.MaxOffset < r.MinOffset {
+		p.errorf(latest, "max_offset: want at least min_offset, %d, got %d", r.MinOffset, r.MaxOffset)
+		r.MaxOffset = 0
+	}
 }
 
 func (o *options) grpc(via healthcheck.Via) healthcheck.Method {

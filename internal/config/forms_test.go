@@ -85,6 +85,8 @@ func places(t *testing.T, o *object, k *key) []string {
 		return []string{"checks: {c: {send: {%s}}}" + rest}
 	case matchObject:
 		return []string{"checks: {c: {expect: {%s}}}" + rest, "checks: {c: {expect: {text: a, %s}}}" + rest}
+	case bodyObject:
+		return []string{"checks: {c: {type: http, match: {%s}}}" + rest, "checks: {c: {type: http, match: {text: a, %s}}}" + rest}
 	case stepObject:
 		return []string{"checks: {c: {steps: [{%s}]}}" + rest}
 	case requestObject:
