@@ -50,12 +50,27 @@ type Check struct {
 // Header is a header field of a request.
 type Header struct{ Name, Value string }
 
+// HeaderMatch is what a header field of an answer must have.
+type HeaderMatch struct {
+	// Name is the field's, in any case. Not Transfer-Encoding nor Trailer, which
+	// say how the answer is sent.
+	Name string
+	// Match must match the value, one of them where the field comes several
+	// times; with Negate there must be no value that it matches, so that none at
+	// all is fine.
+	Match  *regexp.Regexp
+	Negate bool
+}
+
 // Request is one request and what its answer must be.
 type Request struct {
 	// Path is sent as it is, with its query; it begins with "/".
 	Path string
 	// Status is what the status may be; nil is 200-299.
 	Status StatusRanges
+	// Headers are what fields of the answer's header must have; all of them hold.
+	// At most 64.
+	Headers []HeaderMatch
 	// Digest is what the body must have: "md5:" or "sha256:" and the digest in
 	// hexadecimal digits; empty for any body. The body is that of the transfer:
 	// a Content-Encoding is not undone.

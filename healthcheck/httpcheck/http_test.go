@@ -189,6 +189,38 @@ func TestOffsets(t *testing.T) {
 	}
 }
 
+// TestExpectedHeaders has each version judge the header of an answer.
+func TestExpectedHeaders(t *testing.T) {
+	to := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-State", "ready")
+		w.Header()["Set-Cookie"] = []string{"a=1", "node=b"}
+		io.WriteString(w, "ok")
+	}, nil)
+	match := func(name, expr string) HeaderMatch { return HeaderMatch{Name: name, Match: regexp.MustCompile(expr)} }
+	not := func(name, expr string) HeaderMatch { return HeaderMatch{name, regexp.MustCompile(expr), true} }
+	for _, tt := range []struct {
+		headers []HeaderMatch
+		want    string
+	}{
+		{[]HeaderMatch{match("X-State", "^ready$")}, ""},
+		{[]HeaderMatch{match("x-STATE", "ead")}, ""},
+		{[]HeaderMatch{match("X-State", "^read$")}, `GET /: the header X-State does not match "^read$"`},
+		{[]HeaderMatch{match("X-None", "")}, "GET /: the answer has no header X-None"},
+		{[]HeaderMatch{match("Set-Cookie", "^node=")}, ""},
+		{[]HeaderMatch{match("Set-Cookie", "a=1.*node")}, `GET /: the header Set-Cookie does not match "a=1.*node"`},
+		{[]HeaderMatch{not("Set-Cookie", "^node=")}, `GET /: the header Set-Cookie matches "^node=", which it must not`},
+		{[]HeaderMatch{not("Set-Cookie", "^c="), not("X-None", "")}, ""},
+		{[]HeaderMatch{match("X-State", "ready"), match("X-None", "")}, "GET /: the answer has no header X-None"},
+	} {
+		for _, k := range kinds[:3] {
+			_, err := run(t, Check{Version: k.version, Requests: []Request{{Path: "/", Headers: tt.headers}}}, to)
+			if checktest.Text(err) != tt.want {
+				t.Errorf("%v, %v: want %q, got %v", k, tt.headers, tt.want, err)
+			}
+		}
+	}
+}
+
 // TestSeveral asks for all, and after a failure first for what failed.
 func TestSeveral(t *testing.T) {
 	var asked []string

@@ -6,15 +6,21 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/lbd-project/lbd/healthcheck"
 )
 
 // judge says what is wrong with an answer. It reads the whole body, unless the
-// status is wrong already.
+// status or the header is wrong already.
 func (k *checker) judge(x *exchange, answer *http.Response) error {
 	if err := judgeStatus(x.Status, answer); err != nil {
 		return err
+	}
+	for i := range x.Headers {
+		if err := x.Headers[i].judge(answer.Header); err != nil {
+			return err
+		}
 	}
 	var (
 		body bytes.Buffer
@@ -70,6 +76,21 @@ func (r *Request) offsets() string {
 		return fmt.Sprintf(" at offset %d or later", r.MinOffset)
 	}
 	return ""
+}
+
+// judge says what is wrong with a header. It does not quote values: they may be
+// secrets, such as cookies.
+func (m *HeaderMatch) judge(header http.Header) error {
+	values := header.Values(m.Name)
+	switch matches := slices.ContainsFunc(values, m.Match.MatchString); {
+	case matches == !m.Negate:
+		return nil
+	case matches:
+		return fmt.Errorf("the header %s matches %.80q, which it must not", m.Name, m.Match)
+	case len(values) == 0:
+		return fmt.Errorf("the answer has no header %s", m.Name)
+	}
+	return fmt.Errorf("the header %s does not match %.80q", m.Name, m.Match)
 }
 
 func judgeStatus(want StatusRanges, answer *http.Response) error {

@@ -41,6 +41,13 @@ func (c Check) Key() string {
 
 func (r Request) key(b *strings.Builder) {
 	b.WriteString(" path=" + strconv.Quote(r.Path) + " status=" + r.Status.String())
+	for _, m := range r.Headers {
+		name := " header="
+		if m.Negate {
+			name = " no-header="
+		}
+		b.WriteString(name + strconv.Quote(m.Name) + ":" + strconv.Quote(m.Match.String()))
+	}
 	if r.Digest != "" {
 		b.WriteString(" digest=" + strconv.Quote(strings.ToLower(r.Digest)))
 	}

@@ -17,6 +17,7 @@ const (
 	maxMaxBody     = 64 << 20
 	maxRequests    = 64
 	maxHeaderField = 16 << 10
+	maxExpected    = 64
 )
 
 // framing are the fields of a request that say where it ends or what is done with
@@ -113,6 +114,14 @@ func (r Request) validate(method, version string) error {
 	if err := r.Status.validate(); err != nil {
 		return err
 	}
+	if len(r.Headers) > maxExpected {
+		return fmt.Errorf("%d expected headers, at most %d can be", len(r.Headers), maxExpected)
+	}
+	for _, m := range r.Headers {
+		if err := m.validate(); err != nil {
+			return err
+		}
+	}
 	if _, err := parseDigest(r.Digest); err != nil {
 		return err
 	}
@@ -127,6 +136,18 @@ func (r Request) validate(method, version string) error {
 	}
 	if method == "HEAD" && (r.Digest != "" || r.Match != nil) {
 		return errors.New("the answer to HEAD has no body to look at")
+	}
+	return nil
+}
+
+func (m HeaderMatch) validate() error {
+	switch {
+	case !IsToken(m.Name) || len(m.Name) > maxHeaderField:
+		return fmt.Errorf("header name %.80q is not a token", m.Name)
+	case strings.EqualFold(m.Name, "Transfer-Encoding"), strings.EqualFold(m.Name, "Trailer"):
+		return fmt.Errorf("header %s cannot be expected", m.Name)
+	case m.Match == nil:
+		return fmt.Errorf("header %s without an expression", m.Name)
 	}
 	return nil
 }

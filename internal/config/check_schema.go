@@ -100,6 +100,9 @@ var bodyObject = newObject("an expectation of a body", textKeys, []key{
 		doc: "Offset in bytes at which it must begin at the latest, counted from the begin of the body; 0 for anywhere. At least min_offset."},
 })
 
+// headerObject says what a header of an answer of HTTP must be like.
+var headerObject = newObject("an expectation of a header", textKeys)
+
 var stepObject = newObject("a step", []key{
 	{name: "send", kind: kindBytes, object: bytesObject, example: `"PING\r\n"`, doc: "What is sent."},
 	{name: "expect", kind: kindBytes, object: matchObject, example: "PONG", doc: "What must come after it."},
@@ -111,6 +114,8 @@ var requestKeys = []key{
 		doc: "Path with the query that is asked for. Redirects are not followed."},
 	{name: "status", kind: kindStatus, def: "200-299", types: webChecks,
 		doc: "Status codes that are good: 200, 200-299, or a list of both."},
+	{name: "expect_headers", kind: kindExpect, object: headerObject, example: `{Content-Type: text/html, X-State: {regex: "^ready$"}}`, off: true, types: webChecks,
+		doc: "Headers that the answer must have, by name, each with what its value must have: a text, or a mapping with text or regex, and at_start or not. Of one that comes several times one value must have it; with not none may, and there need not be any."},
 	{name: "match", kind: kindBytes, object: bodyObject, example: "ok", off: true, types: webChecks,
 		doc: "What the body must have."},
 	{name: "digest", kind: kindString, example: "sha256:e3b0…", off: true, types: webChecks,
@@ -173,7 +178,7 @@ var checkObject = newObject("a check", []key{
 		doc: "Version of HTTP. 2 without TLS is spoken from the first byte on."},
 }, requestKeys, []key{
 	{name: "requests", kind: kindList, object: requestObject, off: true, types: webChecks,
-		doc: "Several requests, all of which must be answered well, instead of path, status, match and digest."},
+		doc: "Several requests, all of which must be answered well, instead of path, status, expect_headers, match and digest."},
 	{name: "max_body", kind: kindInt, def: "1048576", min: 1, max: 64 << 20, types: webChecks,
 		doc: "Bytes that the body of an answer may have: a longer one is a failure. With match that much is kept in memory for each check that runs."},
 	{name: "tls", kind: kindObject, object: tlsObject, off: true, types: tlsChecks,

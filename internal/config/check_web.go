@@ -61,6 +61,8 @@ func (p *parser) request(given map[string]*node) (r httpcheck.Request) {
 			r.Status = p.statuses(k, v)
 		case "match":
 			p.bodyMatch(&r, k, v)
+		case "expect_headers":
+			r.Headers = p.headerMatches(k, v)
 		case "digest":
 			r.Digest, _ = p.text(k, v)
 		default:
@@ -96,9 +98,41 @@ func (p *parser) statuses(k *key, v *node) httpcheck.StatusRanges {
 
 // bodyMatch reads what a body must have.
 func (p *parser) bodyMatch(r *httpcheck.Request, k *key, v *node) {
-	e := p.expect(k, v, bodyObject)
+	r.Match, r.Negate = p.pattern(k, v, bodyObject)
+	if r.Match != nil && v.kind == mapping {
+		p.offsets(r, v)
+	}
+}
+
+// headerMatches reads what headers must have, in the order of the file.
+func (p *parser) headerMatches(k *key, v *node) []httpcheck.HeaderMatch {
+	if v.kind != mapping {
+		p.errorf(v, "%s: want a mapping of names to what they must have, got %s", k.name, describe(v))
+		return nil
+	}
+	var list []httpcheck.HeaderMatch
+	for kn := v.first; kn != nil && !p.full; kn = kn.next.next {
+		m := httpcheck.HeaderMatch{}
+		var ok bool
+		if m.Name, ok = p.text(k, kn); !ok {
+			continue
+		}
+		if kn.next.kind == sequence || kn.next.isNull() {
+			p.errorf(kn.next, "%s: %s: want text or a mapping, got %s", k.name, m.Name, describe(kn.next))
+			continue
+		}
+		if m.Match, m.Negate = p.pattern(k, kn.next, headerObject); m.Match != nil {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// pattern reads what a text must have, as an expression; nil if that is wrong.
+func (p *parser) pattern(k *key, v *node, o *object) (re *regexp.Regexp, negate bool) {
+	e := p.expect(k, v, o)
 	if e.IsZero() {
-		return
+		return nil, false
 	}
 	pattern := e.Value
 	if e.Kind == expect.Text {
@@ -110,11 +144,9 @@ func (p *parser) bodyMatch(r *httpcheck.Request, k *key, v *node) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
 		p.errorf(v, "%s: %v", k.name, err)
+		return nil, false
 	}
-	r.Match, r.Negate = re, e.Negate
-	if v.kind == mapping {
-		p.offsets(r, v)
-	}
+	return re, e.Negate
 }
 
 // offsets reads where a match must begin.

@@ -87,6 +87,8 @@ func places(t *testing.T, o *object, k *key) []string {
 		return []string{"checks: {c: {expect: {%s}}}" + rest, "checks: {c: {expect: {text: a, %s}}}" + rest}
 	case bodyObject:
 		return []string{"checks: {c: {type: http, match: {%s}}}" + rest, "checks: {c: {type: http, match: {text: a, %s}}}" + rest}
+	case headerObject:
+		return []string{"checks: {c: {type: http, expect_headers: {A: {%s}}}}" + rest, "checks: {c: {type: http, expect_headers: {A: {text: a, %s}}}}" + rest}
 	case stepObject:
 		return []string{"checks: {c: {steps: [{%s}]}}" + rest}
 	case requestObject:

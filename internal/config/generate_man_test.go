@@ -80,6 +80,7 @@ var manSections = []struct {
 	{"Payloads", "The keys of send, where it is not a text.", bytesObject},
 	{"Expectations", "The keys of expect, where it is not a text.", matchObject},
 	{"Expectations of HTTP", "The keys of match, where it is not a text.", bodyObject},
+	{"Expectations of headers", "The keys of an entry of expect_headers, where it is not a text.", headerObject},
 	{"Virtual services", "The keys of an entry of virtual_services. Those of its real servers, but for address, may stand here too, for all of them.", serviceObject},
 	{"Real servers", "The keys of an entry of real_servers.", serverObject},
 	{"Agents", "The keys of agent. A value of it is taken as a whole, not merged with that of the service or of defaults.", agentObject},
@@ -155,7 +156,7 @@ func argument(k *key) string {
 		return "boolean"
 	case kindDuration:
 		return "duration"
-	case kindObject, kindMap, kindInts, kindTable:
+	case kindObject, kindMap, kindInts, kindTable, kindExpect:
 		return "mapping"
 	case kindBytes:
 		return "text | mapping"

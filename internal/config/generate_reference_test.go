@@ -107,7 +107,7 @@ func (r *referenceWriter) value(k *key, first, indent string, off bool) {
 			r.lines(sub.name+": "+sub.doc, first)
 		}
 		fmt.Fprintf(r, "%s%s: {%s}\n", first, k.name, strings.Join(parts, ", "))
-	case kindBytes:
+	case kindBytes, kindExpect:
 		r.inline(k.object, first)
 		fmt.Fprintf(r, "%s%s%s: %s\n", first, mark, k.name, value)
 	case kindWords:

@@ -130,6 +130,8 @@ func schemaType(k *key, defs map[string]any) map[string]any {
 		return map[string]any{"type": "object", "additionalProperties": scalarType()}
 	case kindRaw:
 		return scalarType()
+	case kindExpect:
+		return map[string]any{"type": "object", "additionalProperties": map[string]any{"anyOf": []any{scalarType(), ref(k.object, defs)}}}
 	case kindBytes:
 		return map[string]any{"anyOf": []any{scalarType(), ref(k.object, defs)}}
 	case kindStatus:

@@ -29,6 +29,7 @@ const (
 	kindTexts  // a sequence of texts, or one text
 	kindTable  // a mapping from names to texts
 	kindBytes  // a text, or an object that gives bytes in another way
+	kindExpect // a mapping from names to texts, or to objects that say what a text must be like
 	kindStatus // a number, a range, or a sequence of both
 )
 
