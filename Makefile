@@ -117,7 +117,7 @@ test-unit: ## tests that need nothing, with the race detector
 	$(GO) run ./internal/tier unit -race -skip '^(TestNetns|TestKernel)' ./...
 
 test-netns: ## tests in network namespaces of this host
-	LBD_TEST_REQUIRE=netns,nfqueue $(GO) run ./internal/tier netns -run '^TestNetns' $(call pkgs_with,TestNetns)
+	LBD_TEST_REQUIRE=netns,nfqueue $(GO) run ./internal/tier netns -parallel 4 -run '^TestNetns' $(call pkgs_with,TestNetns)
 
 test-kernel: $(BIN)/vmrun build ## tests on a real kernel with IPVS, in a virtual machine
 	$(BIN)/vmrun test -timeout 30m -kernel $(KERNEL) -file $(BIN)/lbd:/app/lbd -file $(BIN)/ipvsctl:/app/ipvsctl \
