@@ -31,9 +31,13 @@ const (
 	// WeightPercent is a part of the configured weight, in percent; it may be
 	// more than 100.
 	WeightPercent
+	// WeightMore and WeightLess are added to the configured weight, or taken from
+	// it.
+	WeightMore
+	WeightLess
 )
 
-// MaxWeight is the greatest Value of a Weight, in either kind.
+// MaxWeight is the greatest Value of a Weight, in any kind.
 const MaxWeight = 65535
 
 // Weight is a weight that a target asks for. The zero value is none.
@@ -43,13 +47,17 @@ type Weight struct {
 	Value uint32
 }
 
-// String prints "300", "50%", or nothing for WeightNone.
+// String prints "300", "50%", "+5", "-5", or nothing for WeightNone.
 func (w Weight) String() string {
 	switch w.Kind {
 	case WeightNone:
 		return ""
 	case WeightPercent:
 		return strconv.FormatUint(uint64(w.Value), 10) + "%"
+	case WeightMore:
+		return "+" + strconv.FormatUint(uint64(w.Value), 10)
+	case WeightLess:
+		return "-" + strconv.FormatUint(uint64(w.Value), 10)
 	}
 	return strconv.FormatUint(uint64(w.Value), 10)
 }
@@ -112,7 +120,7 @@ func (a Advice) merge(next Advice) Advice {
 // clean returns a without what its fields may not hold.
 func (a Advice) clean() Advice {
 	a.Weight.Value = min(a.Weight.Value, MaxWeight)
-	if a.Weight.Kind == WeightNone || a.Weight.Kind > WeightPercent {
+	if a.Weight.Kind == WeightNone || a.Weight.Kind > WeightLess {
 		a.Weight = Weight{}
 	}
 	if a.Health != SaysUp && a.Health != SaysDown {

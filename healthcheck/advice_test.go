@@ -39,6 +39,8 @@ func TestAdviceClean(t *testing.T) {
 	}{
 		{"zero", Advice{}, Advice{}},
 		{"good", good, good},
+		{"much less", Advice{Weight: Weight{WeightLess, 1 << 31}}, Advice{Weight: Weight{WeightLess, MaxWeight}}},
+		{"no kind", Advice{Weight: Weight{WeightLess + 1, 5}}, Advice{}},
 		{"too heavy", Advice{Weight: Weight{WeightAbsolute, 1 << 31}}, Advice{Weight: Weight{WeightAbsolute, MaxWeight}}},
 		{"value of no weight", Advice{Weight: Weight{WeightNone, 5}}, Advice{}},
 		{"unknown kind", Advice{Weight: Weight{9, 5}}, Advice{}},
@@ -54,7 +56,7 @@ func TestAdviceClean(t *testing.T) {
 }
 
 func TestAdviceText(t *testing.T) {
-	for w, want := range map[Weight]string{{}: "", {WeightAbsolute, 0}: "0", {WeightAbsolute, 300}: "300", {WeightPercent, 50}: "50%"} {
+	for w, want := range map[Weight]string{{}: "", {WeightAbsolute, 0}: "0", {WeightAbsolute, 300}: "300", {WeightPercent, 50}: "50%", {WeightMore, 5}: "+5", {WeightLess, 5}: "-5"} {
 		if got := w.String(); got != want {
 			t.Errorf("%#v: want %q, got %q", w, want, got)
 		}

@@ -5,6 +5,11 @@
 // each probe. A check whose file cannot be read, or holds anything else, has
 // failed and says nothing of the weight.
 //
+// With a Multiplier it holds what the weight changes by instead: an integer of 32
+// bits, which may have a sign, times the Multiplier. That is added, as far as 0
+// and 65535; where it comes to -2147483648 or less the check fails, so that the
+// file can take the server out as well.
+//
 // Write the file under another name and rename it: a probe that meets a file
 // half written fails, or reads 1 where 10 is meant.
 //

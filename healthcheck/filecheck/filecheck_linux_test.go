@@ -219,6 +219,33 @@ func TestKey(t *testing.T) {
 	if got, want := (Check{Path: "/run/a b"}).Key(), `file path="/run/a b"`; got != want {
 		t.Errorf("want %q, got %q", want, got)
 	}
+	if got, want := (Check{Path: "/a", Multiplier: -2}).Key(), `file path="/a" multiplier=-2`; got != want {
+		t.Errorf("want %q, got %q", want, got)
+	}
+}
+
+// TestCheckChange has a file that changes the weight, and one that fails.
+func TestCheckChange(t *testing.T) {
+	path := t.TempDir() + "/change"
+	c, err := Check{Path: path, Multiplier: -2}.NewChecker(netip.AddrPort{}, healthcheck.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "21\n")
+	r, err := c.Check(t.Context())
+	want := healthcheck.Advice{Weight: healthcheck.Weight{Kind: healthcheck.WeightLess, Value: 42}}
+	if err != nil || r.Detail != "weight -42" || r.Advice != want {
+		t.Errorf("want weight -42, got %+v, %v", r, err)
+	}
+	write(t, path, "2147483647")
+	if r, err := c.Check(t.Context()); err == nil || r.Advice != (healthcheck.Advice{}) {
+		t.Errorf("want an error and no advice, got %+v, %v", r, err)
+	}
+	for _, m := range []int{-65536, 65536} {
+		if _, err := (Check{Path: path, Multiplier: m}).NewChecker(netip.AddrPort{}, healthcheck.Env{}); err == nil {
+			t.Errorf("multiplier %d: want an error", m)
+		}
+	}
 }
 
 // TestCheckLeaksNothing fails a thousand times in every way.

@@ -77,3 +77,44 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestParseChange(t *testing.T) {
+	more, less := healthcheck.WeightMore, healthcheck.WeightLess
+	for _, tt := range []struct {
+		text       string
+		multiplier int
+		want       healthcheck.Weight
+	}{
+		{"5\n", 1, healthcheck.Weight{Kind: more, Value: 5}},
+		{"+5", 3, healthcheck.Weight{Kind: more, Value: 15}},
+		{"-5", 3, healthcheck.Weight{Kind: less, Value: 15}},
+		{"5", -3, healthcheck.Weight{Kind: less, Value: 15}},
+		{" -5 ", -3, healthcheck.Weight{Kind: more, Value: 15}},
+		{"0", -3, healthcheck.Weight{Kind: more, Value: 0}},
+		{"65536", 1, healthcheck.Weight{Kind: more, Value: 65535}},
+		{"-65536", 1, healthcheck.Weight{Kind: less, Value: 65535}},
+		{"2147483647", 65535, healthcheck.Weight{Kind: more, Value: 65535}},
+		{"-2147483647", 1, healthcheck.Weight{Kind: less, Value: 65535}},
+	} {
+		if got, err := parseChange([]byte(tt.text), tt.multiplier); err != nil || got != tt.want {
+			t.Errorf("%q times %d: want %+v, got %+v, %v", tt.text, tt.multiplier, tt.want, got, err)
+		}
+	}
+	for _, tt := range []struct {
+		text       string
+		multiplier int
+		want       string
+	}{
+		{"\n", 1, "is empty"},
+		{"a", 1, "holds no number"},
+		{"1.5", 1, "holds no number"},
+		{"50%", 1, "holds a percentage, which no multiplier goes with"},
+		{"2147483648", 1, "holds a number that is not within -2147483648 to 2147483647"},
+		{"-2147483648", 1, "holds a number that, multiplied by 1, is -2147483648: a failure"},
+		{"2147483647", -2, "holds a number that, multiplied by -2, is -4294967294: a failure"},
+	} {
+		if got, err := parseChange([]byte(tt.text), tt.multiplier); err == nil || err.Error() != tt.want || got != (healthcheck.Weight{}) {
+			t.Errorf("%q times %d: want %q, got %+v, %v", tt.text, tt.multiplier, tt.want, got, err)
+		}
+	}
+}

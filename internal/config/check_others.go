@@ -61,5 +61,5 @@ func (o *options) weightFile() healthcheck.Method {
 	if o.given["file"] == nil {
 		o.p.errorf(o.at, "a check of type %s needs file", o.kind)
 	}
-	return filecheck.Check{Path: o.path("file")}
+	return filecheck.Check{Path: o.path("file"), Multiplier: o.integer("multiplier")}
 }

@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/lbd-project/lbd/healthcheck/filecheck"
+)
 
 // The types of checks.
 const (
@@ -209,7 +213,9 @@ var checkObject = newObject("a check", []key{
 	{name: "dynamic", kind: kindBool, def: "false", types: []string{checkExec},
 		doc: "A status from 2 to 255 is good, too, and sets the weight to the status less 2."},
 	{name: "file", kind: kindString, example: "/run/app/weight", off: true, types: []string{checkFile},
-		doc: `File with a number: the weight, or with % a share of the configured one. It fails while the file is absent or has anything else.`},
+		doc: `File with a number: the weight, with % a share of the configured one, or with multiplier what is added to it. It fails while the file is absent or has anything else.`},
+	{name: "multiplier", kind: kindInt, def: "0", min: -filecheck.MaxMultiplier, max: filecheck.MaxMultiplier, types: []string{checkFile},
+		doc: "Makes the number in the file a change of the weight: times this it is added, down to 0 and up to 65535. Both may be negative; a weight of 0 stays 0, and -2147483648 or less is a failure. 0 is for a file with the weight itself."},
 	{name: "any", kind: kindChecks, off: true, example: "[web-ok, admin-ok]", doc: "Instead of all others: checks, by name or in place, of which one must pass. Such groups stand in each other at most 3 deep, and have at most 100 checks."},
 	{name: "all", kind: kindChecks, off: true, example: "[web-ok, disk-ok]", doc: "Instead of all others: checks, by name or in place, that must all pass."},
 })

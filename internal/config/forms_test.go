@@ -73,7 +73,7 @@ func places(t *testing.T, o *object, k *key) []string {
 			return []string{"checks: {c: {%s}, known: {}, 80: {}}" + rest}
 		}
 		with := map[string]string{
-			"group": "command: [/x], user: root, ", "exact": "answers: [192.0.2.1], record: A, ", "starttls": "tls: {}, ",
+			"group": "command: [/x], user: root, ", "exact": "answers: [192.0.2.1], record: A, ", "starttls": "tls: {}, ", "multiplier": "file: /x, ",
 		}[k.name]
 		if k.types[0] == checkExec && with == "" && k.name != "command" {
 			with = "command: [/x], "

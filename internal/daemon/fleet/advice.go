@@ -9,12 +9,14 @@ import (
 
 // advise applies what the probes say of the weight of a server, all of them: the
 // least of absolute weights takes the place of the configured weight, unless an
-// operator's has done so already (decided), and each percentage applies to what
-// that gives. A weight of 0 stays so: what the file or an operator quiesced, no
-// probe brings back. d.statuses are those of rs.
+// operator's has done so already (decided), what they add and take away changes
+// that, down to 0, and each percentage applies to what that gives. A weight of 0
+// stays so: what the file or an operator quiesced, no probe brings back.
+// d.statuses are those of rs.
 func (d *decider) advise(w *weights, rs *config.RealServer, decided bool) {
 	var reasons []string
 	var absolute, percents uint64
+	var more int64
 	hasAbsolute := false
 	weight := uint64(w.weight)
 	for i := range d.statuses {
@@ -44,6 +46,12 @@ func (d *decider) advise(w *weights, rs *config.RealServer, decided bool) {
 		case healthcheck.WeightPercent:
 			words = append(words, a.String())
 			percents++
+		case healthcheck.WeightMore:
+			words = append(words, a.String())
+			more += int64(a.Value)
+		case healthcheck.WeightLess:
+			words = append(words, a.String())
+			more -= int64(a.Value)
 		}
 		if len(words) > 0 {
 			reasons = append(reasons, says(p, st, strings.Join(words, ", ")))
@@ -54,6 +62,9 @@ func (d *decider) advise(w *weights, rs *config.RealServer, decided bool) {
 	}
 	if hasAbsolute && weight > 0 {
 		weight = absolute
+	}
+	if weight > 0 {
+		weight = uint64(max(int64(weight)+more, 0))
 	}
 	if percents > 0 {
 		weight = d.percent(weight)

@@ -15,6 +15,14 @@ func percent(n uint32) healthcheck.Advice {
 	return healthcheck.Advice{Weight: healthcheck.Weight{Kind: healthcheck.WeightPercent, Value: n}}
 }
 
+func more(n uint32) healthcheck.Advice {
+	return healthcheck.Advice{Weight: healthcheck.Weight{Kind: healthcheck.WeightMore, Value: n}}
+}
+
+func less(n uint32) healthcheck.Advice {
+	return healthcheck.Advice{Weight: healthcheck.Weight{Kind: healthcheck.WeightLess, Value: n}}
+}
+
 // advised returns a sim of one server whose probes advise: the first is a check,
 // the others are of agents.
 func advised(t *testing.T, weight uint32, advice ...healthcheck.Advice) *sim {
@@ -56,6 +64,15 @@ func TestAdviceWeight(t *testing.T) {
 		{"the least is the first", 10, []healthcheck.Advice{absolute(0), absolute(3), absolute(5)}, Override{}, "0"},
 		{"absolute, then percent", 10, []healthcheck.Advice{percent(50), absolute(30), none}, Override{}, "15"},
 		{"two percentages", 100, []healthcheck.Advice{percent(50), percent(50)}, Override{}, "25"},
+		{"more", 10, []healthcheck.Advice{more(5)}, Override{}, "15"},
+		{"less", 10, []healthcheck.Advice{less(4)}, Override{}, "6"},
+		{"less than nothing", 10, []healthcheck.Advice{less(11)}, Override{}, "0"},
+		{"less and more", 10, []healthcheck.Advice{less(11), more(3)}, Override{}, "2"},
+		{"more than can be", 65535, []healthcheck.Advice{more(65535), more(1)}, Override{}, "65535"},
+		{"absolute, then more, then percent", 10, []healthcheck.Advice{percent(50), more(10), absolute(30)}, Override{}, "20"},
+		{"absolute 0 stays", 10, []healthcheck.Advice{absolute(0), more(5)}, Override{}, "0"},
+		{"configured 0 stays with more", 0, []healthcheck.Advice{more(7)}, Override{}, "0"},
+		{"an operator's weight gets more", 10, []healthcheck.Advice{more(7)}, Override{Weight: &WeightOverride{To: 4}, Configured: 10}, "11"},
 		{"configured 0 stays", 0, []healthcheck.Advice{absolute(7), percent(100)}, Override{}, "0"},
 		{"an operator's weight beats absolute", 10, []healthcheck.Advice{absolute(7)}, Override{Weight: &WeightOverride{To: 4}, Configured: 10}, "4"},
 		{"and not percent", 10, []healthcheck.Advice{percent(50)}, Override{Weight: &WeightOverride{To: 4}, Configured: 10}, "2"},
