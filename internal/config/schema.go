@@ -162,7 +162,7 @@ var serverKeys = []key{
 	{name: "weight", kind: kindInt, def: "1", max: 65535,
 		doc: "Share of new connections. 0 quiesces: no new connections, old ones live."},
 	{name: "forwarding", kind: kindString, def: "masq", enum: []string{"masq", "route", "tunnel"},
-		doc: "How packets reach the real server: masq (NAT), route (direct routing) or tunnel. With route and tunnel the kernel leaves the port alone."},
+		doc: "How packets reach the real server: masq (NAT), route (direct routing) or tunnel. With route and tunnel the kernel leaves the port alone. With masq, clients in a network of the real servers need real servers that answer by way of this host: set their net.ipv4.conf.*.accept_redirects and net.ipv6.conf.*.accept_redirects to 0, or an ICMP redirect of this host ends such connections."},
 	{name: "tunnel", kind: kindObject, object: tunnelObject, off: true,
 		doc: "The encapsulation of forwarding: tunnel."},
 	{name: "upper_threshold", kind: kindInt, def: "0", max: maxThreshold,
