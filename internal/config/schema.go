@@ -250,7 +250,7 @@ var userspaceObject = newObject("userspace", []key{
 	{name: "mark_mask", kind: kindBits, def: `"0x0fffff00"`, example: `"0x0fffff00"`,
 		doc: "Bits of packet marks and conntrack marks that name the real server, contiguous, at least 4. All other bits stay what they are. There is room for 2^bits - 2 real servers, those included that left and still have connections. Nothing else on the host may use these bits."},
 	{name: "ct_state_mask", kind: kindBits, def: `"0xf0000000"`, example: `"0xf0000000"`,
-		doc: "Bits of conntrack marks that tell the state of a connection, contiguous, at least 3, and none of mark_mask."},
+		doc: "Bits of conntrack marks that tell the state of a connection, contiguous, at least 3, and none of mark_mask. Nothing else on the host may use these bits."},
 	{name: "queue_length", kind: kindInt, def: "4096", min: 1, max: 1 << 20,
 		doc: "Packets of new connections that wait in a queue. What comes while it is full is decided by fail_open."},
 	{name: "fail_open", kind: kindBool, def: "true",

@@ -179,15 +179,15 @@ func (t *table) withdrawnRules() []exprs {
 }
 
 // answeredRules are for the first answer of a real server. What the client does
-// after its first packet changes nothing.
+// after its first packet changes nothing. Connections that are not of a real server
+// keep a bit that others gave them.
 func (t *table) answeredRules() []exprs {
+	taken := orCTMark(^t.opts.Tried(), 0)
 	return []exprs{
-		// tcp flags & rst != 0 ct mark & MASK @passive_reset
-		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), t.ofServers(setReset)),
-		// tcp flags & rst == 0 ct mark & MASK @passive_answered
-		rule(tcpFlags(tcpRST, expr.CmpOpEq, 0), t.ofServers(setAnswered)),
-		// ct mark set ct mark & ~TRIED
-		orCTMark(^t.opts.Tried(), 0),
+		// tcp flags & rst != 0 ct mark & MASK @passive_reset ct mark set ct mark & ~TRIED
+		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), t.ofServers(setReset), taken),
+		// tcp flags & rst == 0 ct mark & MASK @passive_answered ct mark set ct mark & ~TRIED
+		rule(tcpFlags(tcpRST, expr.CmpOpEq, 0), t.ofServers(setAnswered), taken),
 	}
 }
 

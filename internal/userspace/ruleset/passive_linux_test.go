@@ -450,6 +450,36 @@ func TestNetnsHandshakesOldSocket(t *testing.T) {
 	}
 }
 
+// TestNetnsPassiveForeign has another program mark connections of its own, to the
+// real server past the service, with the bit of those that wait: it stays.
+func TestNetnsPassiveForeign(t *testing.T) {
+	l := newLab(t, Options{FailOpen: true})
+	l.apply(passive(true))
+	mark := l.rules.opts.Tried() | 0x42
+	nft(t, l.rules, fmt.Sprintf(`table inet other {
+		chain from_others { type filter hook prerouting priority -150; ct state new ct mark set %#x; }
+		chain from_here { type filter hook output priority -150; ct state new ct mark set %#[1]x; }
+	}`, mark))
+	for _, from := range []*netnstest.NS{l.client, l.lb} {
+		for _, addr := range []string{serverAddr(4, 1), serverAddr(6, 1)} {
+			c, err := from.DialContext(t.Context(), "tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := answerTo(c, "tcp"); err != nil {
+				t.Fatal(err)
+			}
+			if e := l.flowOf(c.LocalAddr(), every); e.Mark != mark {
+				t.Errorf("%v to %v: want mark %#x, got %#x", c.LocalAddr(), addr, mark, e.Mark)
+			}
+		}
+	}
+	if got := l.handshakes(); got != (begun{}) {
+		t.Errorf("counted of others: %+v", got)
+	}
+}
+
 // TestNetnsPassiveEdits switches Passive on and off. The rules of who never had it
 // have nothing of it; later its chains stay, and count nothing.
 func TestNetnsPassiveEdits(t *testing.T) {
