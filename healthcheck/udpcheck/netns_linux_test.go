@@ -61,7 +61,12 @@ func TestNetnsAsk(t *testing.T) {
 	for _, tt := range tests {
 		for _, host := range tt.hosts {
 			t.Run(tt.name+" "+host, func(t *testing.T) {
-				t.Parallel()
+				// Two ICMP errors for one client at once, the first that there are, may
+				// cost one of them: the kernel's limits of their rate (ip_error, and
+				// icmpv4_xrlim_allow) share a count without a lock. This one comes alone.
+				if tt.name != "unreachable" {
+					t.Parallel()
+				}
 				c := Check{Payload: []byte("pong"), Expect: pong, RequireReply: tt.require}
 				_, err := checktest.Run(t, c, lab.Env(), net.JoinHostPort(host, tt.port), tt.timeout)
 				if tt.want == wrong && err == nil || tt.want != wrong && !errors.Is(err, tt.want) {
