@@ -13,7 +13,7 @@ import (
 
 // Doctor implements api.Backend.
 func (d *Daemon) Doctor(ctx context.Context) (api.Diagnosis, error) {
-	c := d.owner.view.Load().loaded.Config
+	c := d.configuration()
 	g := diagnosis{api.Diagnosis{
 		Engine: string(d.engine), EngineReason: d.engineReason, EngineVersion: d.engineVersion,
 	}}

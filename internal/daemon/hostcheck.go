@@ -93,7 +93,7 @@ func (d *Daemon) runAdvice(ctx context.Context) error {
 		}
 		due := d.adviser.due()
 		if due <= 0 {
-			d.adviser.look(d.owner.view.Load().loaded.Config)
+			d.adviser.look(d.configuration())
 			due = d.adviser.due()
 		}
 		timer.Reset(due)

@@ -145,7 +145,7 @@ func (d *Daemon) Check(ctx context.Context, f api.File) (api.CheckReport, error)
 		return api.CheckReport{Errors: bad.Lines}, nil
 	}
 	r := api.CheckReport{Warnings: slices.Clone(c.Warnings)}
-	if err := fixed(d.owner.view.Load().loaded.Config, c); errors.As(err, &bad) {
+	if err := fixed(d.configuration(), c); errors.As(err, &bad) {
 		r.Warnings = append(r.Warnings, bad.Lines...)
 	}
 	r.Warnings = append(r.Warnings, d.host.Warnings(c)...)

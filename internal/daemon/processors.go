@@ -3,6 +3,7 @@ package daemon
 import (
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
@@ -24,7 +25,12 @@ const (
 //
 // Otherwise Go chooses, by the processors, the affinity and the quota that the
 // process has now, and goes on looking; a number of ours would end that.
-type processors struct{ one bool }
+//
+// Its methods are safe for concurrent use.
+type processors struct {
+	mu  sync.Mutex
+	one bool
+}
 
 // newProcessors returns nil where others decide: the environment, or an engine
 // that keeps threads for itself.
@@ -35,12 +41,15 @@ func newProcessors(threads int) *processors {
 	return &processors{}
 }
 
-// suit has as many as a configuration needs. p may be nil.
-func (p *processors) suit(c *config.Config) {
+// suit has as many as the configuration needs that current returns. It is asked
+// under the lock: who comes last has the newest one. p may be nil.
+func (p *processors) suit(current func() *config.Config) {
 	if p == nil {
 		return
 	}
-	one := oneWillDo(c)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := oneWillDo(current())
 	switch {
 	case one && !p.one:
 		runtime.GOMAXPROCS(1)
@@ -52,7 +61,12 @@ func (p *processors) suit(c *config.Config) {
 
 // restore undoes suit. p may be nil.
 func (p *processors) restore() {
-	if p != nil && p.one {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.one {
 		runtime.SetDefaultGOMAXPROCS()
 		p.one = false
 	}

@@ -16,7 +16,7 @@ func TestProcessorsFollow(t *testing.T) {
 	full := runtime.GOMAXPROCS(0)
 	few, many := large(&fakeNet{}, 1), large(&fakeNet{}, 201)
 	p := newProcessors(0)
-	p.suit(few)
+	p.suit(just(few))
 
 	// The runtime asks for the affinity of the thread that it is on.
 	runtime.LockOSThread()
@@ -34,7 +34,7 @@ func TestProcessorsFollow(t *testing.T) {
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		t.Fatal(err)
 	}
-	p.suit(many)
+	p.suit(just(many))
 	got := runtime.GOMAXPROCS(0)
 	if err := unix.SchedSetaffinity(0, &all); err != nil {
 		t.Fatal(err)

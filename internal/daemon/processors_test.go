@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +53,39 @@ func TestOneWillDo(t *testing.T) {
 	}
 }
 
+// just returns a configuration that stays.
+func just(c *config.Config) func() *config.Config { return func() *config.Config { return c } }
+
+// A reload may come while the start settles: what counts is the configuration that
+// runs in the end.
+func TestProcessorsAtOnce(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	runtime.SetDefaultGOMAXPROCS()
+	defer runtime.SetDefaultGOMAXPROCS()
+	all := runtime.GOMAXPROCS(0)
+	few, many := large(&fakeNet{}, 1), large(&fakeNet{}, 201)
+	p := newProcessors(0)
+	for i := range 20 {
+		var running atomic.Pointer[config.Config]
+		running.Store(few)
+		next, want := many, all
+		if i%2 == 1 {
+			running.Store(many)
+			next, want = few, 1
+		}
+		var both sync.WaitGroup
+		both.Go(func() { p.suit(running.Load) })
+		both.Go(func() {
+			running.Store(next)
+			p.suit(running.Load)
+		})
+		both.Wait()
+		if got := runtime.GOMAXPROCS(0); got != want {
+			t.Fatalf("round %d: want %d, got %d", i, want, got)
+		}
+	}
+}
+
 // TestProcessors changes what is of the whole process, so that it runs alone.
 func TestProcessors(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
@@ -65,22 +100,22 @@ func TestProcessors(t *testing.T) {
 		}
 	}
 	p := newProcessors(0)
-	p.suit(few)
+	p.suit(just(few))
 	want("few checks", 1)
-	p.suit(many)
+	p.suit(just(many))
 	want("many checks", all)
-	p.suit(few)
+	p.suit(just(few))
 	p.restore()
 	want("in the end", all)
 
 	runtime.GOMAXPROCS(3)
-	p.suit(many)
+	p.suit(just(many))
 	p.restore()
 	want("where there is nothing to change", 3)
-	newProcessors(1).suit(few)
+	newProcessors(1).suit(just(few))
 	want("with threads of the engine", 3)
 	t.Setenv("GOMAXPROCS", "3")
-	newProcessors(0).suit(few)
+	newProcessors(0).suit(just(few))
 	want("with a word of the environment", 3)
 	newProcessors(0).restore()
 }

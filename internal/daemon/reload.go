@@ -122,7 +122,7 @@ func (d *Daemon) acceptable(next *config.Config) error {
 	if err := suits(d.engine, next); err != nil {
 		return err
 	}
-	if err := fixed(d.owner.view.Load().loaded.Config, next); err != nil {
+	if err := fixed(d.configuration(), next); err != nil {
 		return err
 	}
 	if err := able(d.check, next); err != nil {
@@ -158,6 +158,9 @@ func (d *Daemon) runReloads(ctx context.Context) error {
 	}
 }
 
+// configuration returns the one that runs.
+func (d *Daemon) configuration() *config.Config { return d.owner.view.Load().loaded.Config }
+
 // reload loads the configuration file. A file that cannot be used changes
 // nothing but the status. The error is errStopped: whether the file would have
 // done is not known.
@@ -181,7 +184,7 @@ func (d *Daemon) reload(ctx context.Context, r reloadRequest) (api.ReloadResult,
 	}
 	result := <-done
 	if result.Reloaded {
-		d.processors.suit(next.Config)
+		d.processors.suit(d.configuration)
 		result.Warnings = slices.Concat(result.Warnings, next.Warnings, d.adviser.look(next.Config))
 	}
 	return result, nil

@@ -120,7 +120,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer d.processors.restore()
 	d.settled = func() {
 		restoreGC()
-		d.processors.suit(cfg.Config)
+		d.processors.suit(d.configuration)
 	}
 	o.Logger.Info("starting", "version", version.String(), "config", cfg.file,
 		"engine", m.name, "engine_version", m.version, "reason", m.reason)
