@@ -40,6 +40,8 @@ type Env struct {
 	// gate bounds how many sockets are made at once in another namespace, as
 	// each takes a thread; nil does not.
 	gate chan struct{}
+	// reading bounds how many files are read at once; nil does not.
+	reading chan struct{}
 }
 
 // Method is a kind of probe with its options, such as TCP{}.

@@ -118,6 +118,8 @@ func New(o Options) *Monitor {
 		m.log = slog.New(slog.DiscardHandler)
 	}
 	m.opts.Env.gate = make(chan struct{}, enterAtOnce)
+	m.opts.Env.reading = make(chan struct{}, maxReads)
+	m.stats.overdue.left = make(map[string]int)
 	return m
 }
 

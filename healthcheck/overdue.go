@@ -4,8 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 )
 
@@ -14,22 +12,15 @@ import (
 // its probe until it returns, and it costs a goroutine, perhaps a thread.
 const overrun = time.Second
 
-// maxOverdue is how many checkers of one kind may be overdue before others of that
-// kind are not begun: the Go runtime ends a program with 10,000 threads.
-const maxOverdue = 1000
-
 // The results of probes whose checker does not return.
 var (
 	errOverrun = errors.New("the check ignores its deadline and still runs")
 	errBehind  = errors.New("not begun: an earlier check of the same still runs, long after its deadline")
-	errTooMany = fmt.Errorf("not begun: %d checks of this kind still run, long after their deadlines", maxOverdue)
 )
 
 // overdue are the checkers that do not return.
 type overdue struct {
 	total int
-	// kinds counts them by the first word of their method's key.
-	kinds map[string]int
 	// left counts those whose probe was removed, by the probe's subject: a new
 	// probe of the same would get stuck in the same way, with each Set anew.
 	left map[string]int
@@ -38,42 +29,26 @@ type overdue struct {
 // add counts the run of p, or no longer with -1.
 func (o *overdue) add(p *probe, n int) {
 	o.total += n
-	count(&o.kinds, p.kind(), n)
 	if p.removed {
 		o.leave(p, n)
 	}
 }
 
 // leave counts the run of p as one of a removed probe, or no longer with -1.
-func (o *overdue) leave(p *probe, n int) { count(&o.left, p.subject(), n) }
+func (o *overdue) leave(p *probe, n int) {
+	s := p.subject()
+	if o.left[s] += n; o.left[s] == 0 {
+		delete(o.left, s)
+	}
+}
 
 // bars returns why p must not begin, or nil.
 func (o *overdue) bars(p *probe) error {
-	switch {
-	case o.total == 0:
-		return nil
-	case o.left[p.subject()] > 0:
+	// The subject takes time to make, and mostly nothing is left.
+	if len(o.left) > 0 && o.left[p.subject()] > 0 {
 		return errBehind
-	case o.kinds[p.kind()] >= maxOverdue:
-		return errTooMany
 	}
 	return nil
-}
-
-// count adds n to an entry, of which there is none at 0.
-func count(m *map[string]int, key string, n int) {
-	if *m == nil {
-		*m = make(map[string]int)
-	}
-	if (*m)[key] += n; (*m)[key] == 0 {
-		delete(*m, key)
-	}
-}
-
-// kind is what the method of p is, without its options.
-func (p *probe) kind() string {
-	kind, _, _ := strings.Cut(p.Method.Key(), " ")
-	return kind
 }
 
 // giveUp takes the run of p for overdue and gives its place away. The log is told.

@@ -21,6 +21,7 @@
 //
 // Reading may take long where the file's disk is slow or a network file system
 // has lost its server. No deadline ends that; the Monitor counts such a probe as
-// failed for as long as it lasts, and one thread is lost to it. The package needs Linux with /proc, and leave
-// to read the file.
+// failed for as long as it lasts, and one thread is lost to it, up to the 1000 of
+// healthcheck.Env.BeginRead. The package needs Linux with /proc, and leave to read
+// the file.
 package filecheck

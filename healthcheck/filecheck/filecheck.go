@@ -41,19 +41,20 @@ func (c Check) Key() string {
 
 // NewChecker returns a checker. It looks neither at the target nor for the file,
 // which may come later.
-func (c Check) NewChecker(netip.AddrPort, healthcheck.Env) (healthcheck.Checker, error) {
+func (c Check) NewChecker(_ netip.AddrPort, env healthcheck.Env) (healthcheck.Checker, error) {
 	if !filepath.IsAbs(c.Path) || strings.ContainsRune(c.Path, 0) {
 		return nil, fmt.Errorf("file check: %q is not an absolute path", c.Path)
 	}
 	if c.Multiplier < -MaxMultiplier || c.Multiplier > MaxMultiplier {
 		return nil, fmt.Errorf("file check: multiplier %d is not within %d to %d", c.Multiplier, -MaxMultiplier, MaxMultiplier)
 	}
-	return checker{c.Path, c.Multiplier}, nil
+	return checker{c.Path, c.Multiplier, env}, nil
 }
 
 type checker struct {
 	path       string
 	multiplier int
+	env        healthcheck.Env
 }
 
 // Check implements healthcheck.Checker.
@@ -70,9 +71,11 @@ func (c checker) Check(ctx context.Context) (healthcheck.Result, error) {
 }
 
 func (c checker) weight(ctx context.Context) (healthcheck.Weight, error) {
-	if err := ctx.Err(); err != nil {
+	end, err := c.env.BeginRead(ctx)
+	if err != nil {
 		return healthcheck.Weight{}, err
 	}
+	defer end()
 	text, err := read(c.path, maxSize)
 	if err != nil {
 		return healthcheck.Weight{}, err
