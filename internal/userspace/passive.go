@@ -20,7 +20,7 @@ type passive struct {
 	services map[ipvs.ServiceKey]bool
 	// mu guards what follows. It is taken before the engine's.
 	mu sync.Mutex
-	// last is what the rules' counters said last, by mark.
+	// last is what was counted when it was last told, by mark.
 	last map[uint32]counts
 }
 
@@ -70,11 +70,11 @@ func (e *Engine) WatchHandshakes(ctx context.Context, services []ipvs.ServiceKey
 		return nil
 	}
 	e.passive.services = next
+	e.beginHandshakes(func(k ipvs.ServiceKey) bool { return next[k] && !before[k] })
 	differs := func(k ipvs.ServiceKey) bool { return before[k] != next[k] }
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(e.model.services)), differs) {
 		return nil
 	}
-	e.beginHandshakes(func(k ipvs.ServiceKey) bool { return next[k] && !before[k] })
 	if err := e.program(ctx, e.current()); err != nil {
 		e.stale = true
 		return &ipvs.Error{Op: "watch handshakes", Err: err}
@@ -83,7 +83,8 @@ func (e *Engine) WatchHandshakes(ctx context.Context, services []ipvs.ServiceKey
 }
 
 // beginHandshakes lets real servers of services begin: what was before does not
-// count. Elements of the rules begin with the services.
+// count, also of dead ones, which may come back. Elements of the rules begin with
+// the services.
 func (e *Engine) beginHandshakes(services func(ipvs.ServiceKey) bool) {
 	p := &e.passive
 	p.mu.Lock()
@@ -91,14 +92,11 @@ func (e *Engine) beginHandshakes(services func(ipvs.ServiceKey) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.readTraffic()
-	for _, svc := range e.model.services {
-		if !services(svc.ServiceKey) {
-			continue
-		}
-		for _, s := range svc.servers {
-			if p.last == nil {
-				p.last = make(map[uint32]counts)
-			}
+	if p.last == nil {
+		p.last = make(map[uint32]counts)
+	}
+	for _, s := range e.model.servers {
+		if s != nil && services(s.service.ServiceKey) {
 			p.last[e.marks.of(s.id)] = counts{answeredUDP: s.back.packets, repeated: s.repeated}
 		}
 	}

@@ -167,3 +167,47 @@ func TestHandshakesSwitchedOn(t *testing.T) {
 	read("again", 2001, 6, Handshakes{DestinationKey: server(web).key(), Tried: 6}, Handshakes{DestinationKey: server(dns).key(), AnsweredUDP: 1})
 	read("rules that began again", 2004, 2, Handshakes{DestinationKey: server(web).key(), Tried: 2}, Handshakes{DestinationKey: server(dns).key(), AnsweredUDP: 3})
 }
+
+// TestHandshakesRevived switches passive on while real servers are deleted, one of
+// them with its service, and have flows: what was before does not count when they
+// come back.
+func TestHandshakesRevived(t *testing.T) {
+	g := newRig(t)
+	dns := udpService("192.0.2.10:53")
+	g.apply(addOp(dns), add(dns, one, 1), addOp(web), add(web, two, 1))
+	servers := map[ipvs.Service]*server{}
+	for _, svc := range []ipvs.Service{dns, web} {
+		if g.connect(tupleTo(svc, "198.51.100.1:4000"), 1) == "" {
+			t.Fatalf("%v: no real server", svc.ServiceKey)
+		}
+		servers[svc] = g.engine.model.services[svc.ServiceKey].servers[0]
+	}
+	m1, m2 := g.engine.marks.of(servers[dns].id), g.engine.marks.of(servers[web].id)
+	traffic := func(back uint64) {
+		g.kernel.traffic = map[uint32][2]counted{m1: {{packets: back}, {packets: back}}}
+	}
+	traffic(1000)
+	servers[web].repeated = 7
+	g.apply(remove(dns, one), deleteOp(web))
+	for _, watched := range [][]ipvs.ServiceKey{{web.ServiceKey}, {web.ServiceKey, dns.ServiceKey}} {
+		if err := g.engine.WatchHandshakes(t.Context(), watched); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.apply(add(dns, one, 1), addOp(web), add(web, two, 1))
+	for _, s := range servers {
+		if s.dead {
+			t.Fatalf("%v did not come back", s.key())
+		}
+	}
+	traffic(1002)
+	g.rules.handshakes = []handshake{{m1, ruleset.UnreachableUDP, 0}, {m2, ruleset.Tried, 1}}
+	got, err := g.engine.Handshakes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Handshakes{{DestinationKey: servers[web].key(), Tried: 1}, {DestinationKey: servers[dns].key(), AnsweredUDP: 2}}
+	if d := cmp.Diff(want, got, cmpopts.EquateComparable(ipvs.DestinationKey{})); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
