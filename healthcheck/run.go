@@ -39,19 +39,18 @@ func (m *Monitor) begin(run context.Context, p *probe, now time.Time) {
 			cancel()
 			m.finish(run, p, r, err, end)
 		}()
-		r, err = m.check(ctx, p)
-		// What is up stays so until the next check, but nothing comes up because
-		// others have changed the ways of packets.
-		if err == nil && down {
-			err = m.opts.Env.kept(p.Through, now)
-		}
+		r, err = m.check(ctx, p, down, now)
 	})
 }
 
-// check runs the checker, and returns its error as a Status keeps it. A panic in
-// there is a failed probe: a bug that one answer triggers must not take down the
-// balancer.
-func (m *Monitor) check(ctx context.Context, p *probe) (r Result, err error) {
+// check runs the checker, which begins now, and returns its error as a Status keeps
+// it. A panic in there is a failed probe: a bug that one answer triggers must not
+// take down the balancer.
+//
+// What is down does not come up because others have changed the ways of packets.
+// What is up stays so until the next check, and what is Pending, as everything is
+// after a restart, is not asked of either: one flush would take out what was up.
+func (m *Monitor) check(ctx context.Context, p *probe, down bool, now time.Time) (r Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r, err = Result{}, fmt.Errorf("the check panicked: %v", v)
@@ -59,6 +58,9 @@ func (m *Monitor) check(ctx context.Context, p *probe) (r Result, err error) {
 		}
 	}()
 	r, err = p.checker.Check(ctx)
+	if err == nil && down {
+		err = m.opts.Env.kept(p.Through, now)
+	}
 	return r, keep(err)
 }
 

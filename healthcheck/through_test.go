@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,7 +126,7 @@ func TestThroughLost(t *testing.T) {
 			if step.want != Down || !step.asked {
 				continue
 			}
-			if !errors.Is(st.LastErr, ErrLocal) || !errors.Is(st.LastErr, washed) {
+			if !errors.Is(st.LastErr, ErrLocal) || !strings.Contains(st.LastErr.Error(), washed.Error()) {
 				t.Errorf("%s: want why it does not count, got %v", step.name, st.LastErr)
 			}
 			if starts := f.started(); asked.After(starts[len(starts)-1]) {
@@ -134,5 +135,31 @@ func TestThroughLost(t *testing.T) {
 		}
 		stop()
 		<-done
+	})
+}
+
+// closedPaths are ways that are used after their end.
+type closedPaths struct{ Paths }
+
+func (closedPaths) Kept(time.Time) error { panic("closed") }
+
+// A panic of the ways of packets is a failed check, as one of a checker is.
+func TestThroughPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{name: "fake", check: script("-+")}
+		p := probeOf(f)
+		p.Through.Service = netip.MustParseAddr("192.0.2.10")
+		m := New(Options{Env: Env{Paths: closedPaths{}}})
+		if err := m.Set([]Probe{p}); err != nil {
+			t.Fatal(err)
+		}
+		run(t, m)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		st, _ := m.Status(p.Key())
+		if want := "the check panicked: closed"; st.State != Down || st.LastErr == nil || st.LastErr.Error() != want || st.Checks < 3 {
+			t.Errorf("want it down by %q, got %+v", want, st)
+		}
 	})
 }
