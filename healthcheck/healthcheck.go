@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/lbd-project/lbd/internal/command"
 )
 
 // Checker makes one probe of one target. Check returns a nil error for a healthy
@@ -37,6 +39,9 @@ type Env struct {
 	// and Paths knows those ways. What is not connected ignores it.
 	Through Through
 	Paths   Paths
+	// Programs are the reads of programs that checkers are about to start; nil means
+	// that a Monitor has its own.
+	Programs *command.Reads
 	// gate bounds how many sockets are made at once in another namespace, as
 	// each takes a thread; nil does not.
 	gate chan struct{}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lbd-project/lbd/internal/command"
 )
 
 // enterAtOnce is how many sockets are made at once in another namespace: each
@@ -119,6 +121,9 @@ func New(o Options) *Monitor {
 	}
 	m.opts.Env.gate = make(chan struct{}, enterAtOnce)
 	m.opts.Env.reading = make(chan struct{}, maxReads)
+	if m.opts.Env.Programs == nil {
+		m.opts.Env.Programs = command.NewReads()
+	}
 	m.stats.overdue.left = make(map[string]int)
 	return m
 }

@@ -93,6 +93,7 @@ func (c Check) NewChecker(target netip.AddrPort, env healthcheck.Env) (healthche
 		Group: c.Group,
 		Env:   c.variables(),
 		Enter: enter(c.NetNS, env),
+		Reads: env.Programs,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("exec check: %w", err)

@@ -57,6 +57,9 @@ type Spec struct {
 	// Enter calls start, which starts the program, in the network namespace that
 	// the program shall run in, and returns its error. Nil means lbd's own.
 	Enter func(start func() error) error
+	// Reads are shared by Commands that may be of the same program: while its file
+	// cannot be read, all of them take one thread. Nil is for one that is kept.
+	Reads *Reads
 }
 
 // Command is a Spec that has been checked. Its methods are safe for concurrent
@@ -64,9 +67,10 @@ type Spec struct {
 type Command struct {
 	spec    Spec
 	account *account
-	// stuck counts programs that outlived their SIGKILL, unread reads of the
-	// program's file that outlived a Run.
-	stuck, unread atomic.Int32
+	// stuck counts programs that outlived their SIGKILL.
+	stuck atomic.Int32
+	// unread is the last read of the program's file that outlived a Run.
+	unread atomic.Pointer[read]
 	// mask is set where lbd's umask is not the program's.
 	mask bool
 	// kill sends a signal to a process group, grace and killWait are the constants;
@@ -107,6 +111,9 @@ func New(s Spec) (*Command, error) {
 	a, err := lookup(s.User, s.Group)
 	if err != nil {
 		return nil, err
+	}
+	if s.Reads == nil {
+		s.Reads = NewReads()
 	}
 	s.Args, s.Env = slices.Clone(s.Args), slices.Concat([]string{defaultPath, defaultLang}, s.Env)
 	return &Command{spec: s, account: a, mask: currentUmask() != umask, kill: signalGroup, grace: grace, killWait: killWait}, nil

@@ -35,9 +35,12 @@
 // SIGPIPE if it writes on. Orphans are the init process's to reap; where lbd
 // runs as process 1 of a container, the container needs an init.
 //
-// A program is read, as far as the kernel reads it to begin, before it is started:
-// on a file system that does not answer the start would stop all of Go. Between
-// the two there is less than a millisecond in which it can still go wrong; no
+// A program is read before it is started, as far as its own file and, of a script,
+// the files of its interpreters go: on a file system that does not answer the
+// start would stop all of Go. What is not read is the dynamic linker that an ELF
+// program names (PT_INTERP), which the kernel opens as well before the child has
+// become the program: one on such a file system stops lbd. Between the read and
+// the start there is less than a millisecond in which it can still go wrong; no
 // other way is known but a process that does nothing but fork.
 //
 // The package needs Linux 5.11 (close_range with CLOSE_RANGE_CLOEXEC; pidfd is

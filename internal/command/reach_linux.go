@@ -24,27 +24,21 @@ const (
 // collection.
 //
 // No deadline ends a read from such a file system. It is left to go on, and until
-// it has ended reach returns an error and begins no other.
+// it has ended reach returns an error at once. Other Commands wait for the same
+// read, as long as they may, and begin no other.
 func (c *Command) reach(ctx context.Context) error {
-	if c.unread.Load() > 0 {
+	if !c.unread.Load().over() {
 		return fmt.Errorf("%w: %w", ErrStart, errUnread)
 	}
-	read := make(chan struct{})
-	go func() {
-		touch(c.spec.Args[0], maxInterpreters)
-		close(read)
-	}()
+	path := c.spec.Args[0]
+	read := c.spec.Reads.join(path, func() { touch(path, maxInterpreters) })
 	select {
-	case <-read:
+	case <-read.done:
 		return nil
 	case <-ctx.Done():
+		c.unread.Store(read)
+		return fmt.Errorf("%w: %w: %w", ErrStart, errUnread, ctx.Err())
 	}
-	c.unread.Add(1)
-	go func() {
-		<-read
-		c.unread.Add(-1)
-	}()
-	return fmt.Errorf("%w: %w: %w", ErrStart, errUnread, ctx.Err())
 }
 
 // touch reads the beginning of a program, and of the one that interprets it. What

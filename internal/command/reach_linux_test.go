@@ -81,9 +81,10 @@ func TestRunUnread(t *testing.T) {
 			}
 
 			end()
-			deadline := time.Now().Add(20 * time.Second)
-			for c.unread.Load() > 0 && time.Now().Before(deadline) {
-				time.Sleep(time.Millisecond)
+			select {
+			case <-c.unread.Load().done:
+			case <-time.After(20 * time.Second):
+				t.Error("still read after its file has come")
 			}
 			if r, err := c.Run(within(t, 30*time.Second)); err != nil || r.Code != 7 {
 				t.Errorf("afterwards: want status 7, got %+v, %v", r, err)
