@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,16 +16,18 @@ func TestNetnsServerKill(t *testing.T) {
 	l := NewLab(t, Masq, 1)
 	s := l.Servers[0]
 	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	defer clients.Wait()
 	defer cancel()
 	addr := net.JoinHostPort(s.V4.String(), "80")
 	for range 4 {
-		go func() {
+		clients.Go(func() {
 			for ctx.Err() == nil {
 				if c, err := l.Balancer.DialContext(ctx, "tcp", addr); err == nil {
 					c.Close()
 				}
 			}
-		}()
+		})
 	}
 	for range 100 {
 		killed := make(chan struct{})
