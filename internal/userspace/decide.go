@@ -106,6 +106,7 @@ func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
 	}
 	repeats := false
 	if old != nil {
+		// Now: below, old's place and when it was Born become the next one's.
 		repeats = e.repeats(old, in.Protocol)
 		if s := r.sameFlow(old); s != nil {
 			if repeats {

@@ -14,14 +14,14 @@ import (
 // Names for services with Passive. Chains and sets are made with the first such
 // service.
 const (
-	chainTryOut  = "passive_postrouting"
-	chainTryIn   = "passive_input"
-	chainTry     = "passive_try"    // the first packet of a flow
-	chainReplied = "passive_answer" // the first answer of its real server
-	chainQuit    = "passive_quit"   // a client's RST in place of it
-	chainErrors  = "passive_errors" // ICMP about a flow
-	chainFrom    = "passive_from"   // an answer that comes from elsewhere
-	chainErrorOf = "passive_of"     // ICMP that does
+	chainTryOut    = "passive_postrouting"
+	chainTryIn     = "passive_input"
+	chainTry       = "passive_try"      // the first packet of a flow
+	chainAnswered  = "passive_answer"   // the first answer of its real server
+	chainWithdrawn = "passive_withdraw" // a client's RST in place of it
+	chainErrors    = "passive_errors"   // ICMP about a flow
+	chainFrom      = "passive_from"     // the first answer, which may come from elsewhere
+	chainErrorOf   = "passive_of"       // ICMP, which may, too
 
 	setPassive     = "passive"             // mark
 	setTried       = "passive_tried"       // mark; each element counts TCP connections that begin
@@ -90,8 +90,8 @@ func (t *table) passiveChains(s *shape) []chain {
 	nat := nftables.ChainTypeNAT
 	return []chain{
 		{name: chainTry, rules: t.tryRules()},
-		{name: chainReplied, rules: t.answeredRules()},
-		{name: chainQuit, rules: t.withdrawnRules()},
+		{name: chainAnswered, rules: t.answeredRules()},
+		{name: chainWithdrawn, rules: t.withdrawnRules()},
 		{name: chainErrors, rules: t.unreachableRules()},
 		{name: chainFrom, rules: t.fromRules()},
 		{name: chainErrorOf, rules: t.errorOfRules()},
@@ -138,7 +138,7 @@ func (t *table) unreachable() exprs {
 func (t *table) repliedRule(output bool) exprs {
 	chain := chainFrom
 	if output {
-		chain = chainReplied
+		chain = chainAnswered
 	}
 	// ct mark & TRIED != 0 ct direction reply meta l4proto tcp jump passive_from
 	return rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), reply(), protocol(protoTCP), jump(chain))
@@ -150,10 +150,10 @@ func (t *table) repliedRule(output bool) exprs {
 // answer will not be seen.
 func (t *table) fromRules() []exprs {
 	return []exprs{
-		// tcp flags & rst != 0 fib saddr . iif oif missing goto passive_quit
-		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), t.cameBy(expr.CmpOpEq), goTo(chainQuit)),
+		// tcp flags & rst != 0 fib saddr . iif oif missing goto passive_withdraw
+		rule(tcpFlags(tcpRST, expr.CmpOpNeq, 0), t.cameBy(expr.CmpOpEq), goTo(chainWithdrawn)),
 		// goto passive_answer
-		goTo(chainReplied),
+		goTo(chainAnswered),
 	}
 }
 
@@ -169,8 +169,8 @@ func (t *table) cameBy(op expr.CmpOp) exprs {
 // withdrawnRule leads a client's RST for what nobody has answered aside: with it
 // connection tracking forgets the connection, so that no answer will be seen.
 func (t *table) withdrawnRule() exprs {
-	// ct mark & TRIED != 0 meta l4proto tcp tcp flags & rst != 0 jump passive_quit
-	return rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), protocol(protoTCP), tcpFlags(tcpRST, expr.CmpOpNeq, 0), jump(chainQuit))
+	// ct mark & TRIED != 0 meta l4proto tcp tcp flags & rst != 0 jump passive_withdraw
+	return rule(ctHas(expr.CtKeyMARK, t.opts.Tried()), protocol(protoTCP), tcpFlags(tcpRST, expr.CmpOpNeq, 0), jump(chainWithdrawn))
 }
 
 func (t *table) withdrawnRules() []exprs {

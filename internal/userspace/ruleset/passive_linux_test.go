@@ -341,7 +341,8 @@ func (l *lab) fromClient(src [4]byte, protocol uint8, payload []byte) {
 			return err
 		}
 		defer unix.Close(fd)
-		a := unix.SockaddrLinklayer{Protocol: 0x0008, Ifindex: i.Index, Halen: 6} // ETH_P_IP, in network order
+		networkOrder := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_IP))
+		a := unix.SockaddrLinklayer{Protocol: networkOrder, Ifindex: i.Index, Halen: 6}
 		copy(a.Addr[:], to)
 		return unix.Sendto(fd, b, 0, &a)
 	})
