@@ -331,7 +331,8 @@ func (p *Paths) Keep(ctx context.Context) error {
 	if err := ctx.Err(); err != nil || len(p.numbers) == 0 {
 		return err
 	}
-	if err := p.keepTables(); err != nil {
+	// While others write nobody knows: the next call looks again.
+	if err := p.keepTables(); err != nil && !errors.Is(err, errInterrupted) {
 		return fmt.Errorf("look after paths of checks: %w", err)
 	}
 	if len(p.ends) == 0 {
@@ -349,6 +350,8 @@ func (p *Paths) Keep(ctx context.Context) error {
 	return nil
 }
 
+// keepTables puts back what others have deleted or changed of the tables. The error
+// matches errInterrupted where others write just now.
 func (p *Paths) keepTables() error {
 	if !p.known {
 		return p.repair()
@@ -359,9 +362,6 @@ func (p *Paths) keepTables() error {
 	}
 	for _, t := range p.tables {
 		wrong, err := p.verify(t, t.elements(p.numbers))
-		if errors.Is(err, errInterrupted) {
-			return nil // whoever is writing: the next call looks again
-		}
 		if err != nil {
 			return err
 		}
@@ -384,7 +384,8 @@ func (p *Paths) repair() error {
 	return nil
 }
 
-// Kept implements healthcheck.Paths. It puts back what others have deleted.
+// Kept implements healthcheck.Paths. It puts back what others have deleted. While
+// they are writing it does not know.
 func (p *Paths) Kept(since time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

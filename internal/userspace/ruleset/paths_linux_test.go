@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+
 	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/healthcheck/expect"
 	"github.com/lbd-project/lbd/healthcheck/tcpcheck"
@@ -477,6 +479,54 @@ func TestNetnsPathsKept(t *testing.T) {
 	l.nft(l.lb, "flush ruleset")
 	l.keep()
 	kept("they were put back meanwhile", after, false)
+}
+
+// TestNetnsPathsKeptInterrupted has others write all the time, so that the list of
+// chains is not read to its end: whether the rules were kept is not known then.
+func TestNetnsPathsKeptInterrupted(t *testing.T) {
+	l := newPathLab(t, false)
+	before := time.Now()
+	l.set(l.key("bare", false, false))
+	var many strings.Builder
+	for i := range 2000 { // a list of some ten parts
+		fmt.Fprintf(&many, "add chain ip other a_chain_with_a_rather_long_name_%d\n", i)
+	}
+	l.nft(l.lb, "add table ip other\n"+many.String())
+	busy := &nftables.Table{Name: "busy", Family: nftables.TableFamilyIPv4}
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	halt := sync.OnceFunc(func() { close(stop); writer.Wait() })
+	defer halt()
+	writer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			err := l.paths.transaction(func(nft *nftables.Conn) error {
+				nft.AddTable(busy)
+				nft.DelTable(busy)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	var err error
+	for begun := time.Now(); err == nil && time.Since(begun) < 20*time.Second; {
+		l.keep() // that others write is no fault
+		err = l.paths.Kept(before)
+	}
+	halt()
+	if !errors.Is(err, errInterrupted) {
+		t.Errorf("while others write: want %q, got %v", errInterrupted, err)
+	}
+	if err := l.paths.Kept(before); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
 }
 
 // TestPathNumbers gives numbers of paths that went as late as possible.

@@ -18,6 +18,8 @@ import (
 type watch struct {
 	fd  int
 	seq uint32
+	// torn says that the ruleset changed during the present dump.
+	torn bool
 }
 
 // receiveTimeout ends a read that the kernel does not answer, which it always
@@ -87,9 +89,11 @@ func (w *watch) dormant(family uint8, table string) (bool, error) {
 }
 
 // request sends one request, with attributes or without, and passes on each
-// answer.
+// answer. A dump is read to its end also where it was interrupted: until then the
+// kernel refuses the next one (EBUSY).
 func (w *watch) request(kind, flags uint16, family uint8, what []byte, each func(attributes)) error {
 	w.seq++
+	w.torn = false
 	b := newRequest(kind, flags, family, what)
 	number(b, w.seq)
 	if err := unix.Sendto(w.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -108,6 +112,9 @@ func (w *watch) request(kind, flags uint16, family uint8, what []byte, each func
 			continue // not from the kernel
 		}
 		done, err := w.messages(buf[:n], flags&unix.NLM_F_DUMP != 0, each)
+		if err == nil && done && w.torn {
+			return errInterrupted
+		}
 		if done || err != nil {
 			return err
 		}
@@ -121,11 +128,11 @@ func (w *watch) messages(b []byte, dump bool, each func(attributes)) (done bool,
 		if m, b, err = nextMessage(b); err != nil {
 			return false, err
 		}
+		if m.seq != w.seq {
+			continue // of an earlier request that was given up
+		}
+		w.torn = w.torn || m.flags&unix.NLM_F_DUMP_INTR != 0
 		switch {
-		case m.seq != w.seq:
-			// Of an earlier request that was given up.
-		case m.flags&unix.NLM_F_DUMP_INTR != 0:
-			return false, errInterrupted
 		case m.kind == unix.NLMSG_DONE:
 			return true, nil
 		case m.kind == unix.NLMSG_ERROR:
