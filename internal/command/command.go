@@ -37,8 +37,9 @@ var ErrStuck = errors.New("cannot be killed")
 // ErrStart is in the chain of the error of a program that could not be started.
 var ErrStart = errors.New("cannot start")
 
-// errUnread is the error of a program whose file does not come.
-var errUnread = errors.New("its file cannot be read")
+// ErrUnread is, beside ErrStart, in the chain of the error of a program whose file
+// does not come, such as of a network file system without a server.
+var ErrUnread = errors.New("its file cannot be read")
 
 // Spec says what to run and how.
 type Spec struct {

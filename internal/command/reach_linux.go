@@ -28,7 +28,7 @@ const (
 // read, as long as they may, and begin no other.
 func (c *Command) reach(ctx context.Context) error {
 	if !c.unread.Load().over() {
-		return fmt.Errorf("%w: %w", ErrStart, errUnread)
+		return fmt.Errorf("%w: %w", ErrStart, ErrUnread)
 	}
 	path := c.spec.Args[0]
 	read := c.spec.Reads.join(path, func() { touch(path, maxInterpreters) })
@@ -37,7 +37,7 @@ func (c *Command) reach(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		c.unread.Store(read)
-		return fmt.Errorf("%w: %w: %w", ErrStart, errUnread, ctx.Err())
+		return fmt.Errorf("%w: %w: %w", ErrStart, ErrUnread, ctx.Err())
 	}
 }
 

@@ -111,7 +111,7 @@ func TestRunNoFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Run(within(t, 30*time.Second)); !errors.Is(err, ErrStart) || errors.Is(err, errUnread) {
+		if _, err := c.Run(within(t, 30*time.Second)); !errors.Is(err, ErrStart) || errors.Is(err, ErrUnread) {
 			t.Errorf("%q: want that it cannot start, got %v", name, err)
 		}
 	}

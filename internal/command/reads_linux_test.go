@@ -23,8 +23,8 @@ func TestRunUnreadShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Run(within(t, 20*time.Millisecond)); !errors.Is(err, errUnread) || !errors.Is(err, ErrStart) {
-			t.Errorf("want %v, got %v", errUnread, err)
+		if _, err := c.Run(within(t, 20*time.Millisecond)); !errors.Is(err, ErrUnread) || !errors.Is(err, ErrStart) {
+			t.Errorf("want %v, got %v", ErrUnread, err)
 		}
 		last = c
 	}

@@ -129,7 +129,7 @@ func assemble(p parts) (*Daemon, error) {
 	o.told.Change(p.loaded.Hooks)
 	o.hooks = newQuorumHooks(p.log, p.command)
 	if p.command == nil {
-		o.hooks.run = commandIn(p.env.Enter)
+		o.hooks.run = commandsIn(p.env.Enter, p.env.Programs).run
 	}
 	o.mem, o.since = recall(p.mem, d.started)
 	o.mem.netns = p.loaded.NetNS

@@ -41,7 +41,7 @@ func openMachine(ctx context.Context, netns string, w wish, log *slog.Logger) (*
 		programs: newPrograms(command.Exposed),
 	}
 	m.paths = openPaths(place{ns, netns}, log)
-	m.env.Paths = m.paths
+	m.env.Paths, m.env.Programs = m.paths, command.NewReads()
 	if netns != "" {
 		m.env.Enter = ns.Do
 	}

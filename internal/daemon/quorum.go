@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lbd-project/lbd/internal/command"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/ipvs"
@@ -146,17 +145,4 @@ func (h *quorumHooks) tell(ctx context.Context, w quorumHook) {
 		return
 	}
 	log.Info("command done", "output", output)
-}
-
-// commandIn returns what runs commands in the namespace that enter enters, which
-// is nil for lbd's own.
-func commandIn(enter func(func() error) error) runCommand {
-	return func(ctx context.Context, args, env []string) (string, error) {
-		c, err := command.New(command.Spec{Args: args, Enter: enter})
-		if err != nil {
-			return "", err
-		}
-		r, err := c.Succeed(ctx, env...)
-		return r.Line(), err
-	}
 }
