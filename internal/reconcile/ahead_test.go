@@ -1,9 +1,11 @@
 package reconcile
 
 import (
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -35,6 +37,50 @@ func TestPassQuiescesBeforeItReads(t *testing.T) {
 	}
 	f.SetHooks(ipvstest.Hooks{})
 	checkConverged(t, f, d)
+}
+
+// What one service needs, even if it is refused for good, does not make the failed
+// server of another wait until the table has been read.
+func TestPassQuiescesBesideOthers(t *testing.T) {
+	for name, change := range map[string]func(*Desired){
+		"an add":            func(d *Desired) { d.Services[0].Destinations = fleet(1, 3).Services[0].Destinations },
+		"an edit":           func(d *Desired) { d.Services[0].Scheduler = "lc" },
+		"a delete":          func(d *Desired) { d.Services = d.Services[1:] },
+		"a refused service": func(d *Desired) { d.Services[0].Scheduler = "nosuch" },
+		"a refused server":  func(d *Desired) { refuse(&d.Services[0]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, r, d := ipvstest.New(), new(Reconciler), fleet(2, 2)
+			mustPass(t, r, f, d)
+			change(&d)
+			s := &d.Services[len(d.Services)-1]
+			for weight := range 2 { // what was refused is tried again
+				s.Destinations[0].Weight = uint32(weight)
+				var early []ipvs.Op
+				f.ResetRequests()
+				f.SetHooks(ipvstest.Hooks{BeforeOp: func(op ipvs.Op) {
+					if f.Requests().Reads == 0 {
+						early = append(early, op)
+					}
+				}})
+				_, err := r.Pass(t.Context(), f, d)
+				if err != nil && !errors.Is(err, ipvs.ErrSchedulerNotFound) && !errors.Is(err, syscall.ERANGE) {
+					t.Fatal(err)
+				}
+				want := []ipvs.Op{{Kind: ipvs.OpUpdateDestination, Service: s.Service, Destination: s.Destinations[0]}}
+				if diff := cmp.Diff(want, early, equal); diff != "" {
+					t.Errorf("weight %d: before the table is read (-want +got):\n%s", weight, diff)
+				}
+			}
+		})
+	}
+}
+
+// refuse adds a real server that the table does not take.
+func refuse(s *DesiredService) {
+	d := destination("10.9.9.9:80", 1)
+	d.LowerThreshold = 5 // above the upper one
+	s.Destinations = append(s.Destinations, d)
 }
 
 // A new server is there before an old one goes: with something to add, the table

@@ -105,10 +105,10 @@ func (r *Reconciler) Pass(ctx context.Context, table Table, desired Desired) (Re
 
 // Ahead writes what is missing by what was known after the last pass, without a
 // reading of the table: that of a large one takes long. It reports whether the table
-// acknowledged all of it. If not, a Pass is due: there is something else to do than
-// to edit and delete real servers, nothing is known of the table, or it has changed
-// since. What others did meanwhile only a Pass finds. The report is valid in every
-// case; nothing is released.
+// acknowledged all of it. If not, a Pass is due: some services need something else
+// than edits and deletes of real servers, nothing is known of the table, or it has
+// changed since. What others did meanwhile only a Pass finds. The report is valid in
+// every case; nothing is released.
 func (r *Reconciler) Ahead(ctx context.Context, table Table, desired Desired) (report Report, done bool) {
 	p := pass{Reconciler: r, table: table, desired: desired}
 	if desired.check() != nil || len(desired.unclaimed()) > 0 {
@@ -153,26 +153,28 @@ func (p *pass) run(ctx context.Context) error {
 
 // ahead writes what is missing by what was known after the last pass, before the
 // table is read: a failed server gets new connections meanwhile. It edits and
-// deletes real servers alone. With anything else to do, the order of Diff counts,
-// and the first round does it all. What goes wrong here, because the table has
-// changed since, the first round finds. It reports whether nothing is missing any
-// more, as far as is known.
+// deletes real servers alone. Of a service with anything else to do, the order of
+// Diff counts, and the first round does it all. What goes wrong here, because the
+// table has changed since, the first round finds. It reports whether nothing is
+// missing any more, as far as is known.
 func (p *pass) ahead(ctx context.Context) (done bool) {
 	if p.belief == nil {
 		return false
 	}
 	changes := Plan(p.belief.unlike(p.desired))
+	later := make(map[ipvs.ServiceKey]bool)
 	for i := range changes {
 		if k := changes[i].Kind; k != ipvs.OpUpdateDestination && k != ipvs.OpDeleteDestination {
-			return false
+			later[changes[i].key().Service] = true
 		}
 	}
+	changes = slices.DeleteFunc(changes, func(c Change) bool { return later[c.key().Service] })
 	for batch := range slices.Chunk(changes, maxBatch) {
 		if _, err := p.write(ctx, batch); err != nil {
 			return false
 		}
 	}
-	return p.report.Failed == 0
+	return len(later) == 0 && p.report.Failed == 0
 }
 
 // round reads the table and writes what is missing. Nil means that the table
