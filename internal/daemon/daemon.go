@@ -113,7 +113,7 @@ func assemble(p parts) (*Daemon, error) {
 		host:        p.host,
 		paths:       p.paths,
 		store:       p.store,
-		told:        notify.New(p.log),
+		told:        notify.New(p.log, p.env.Programs),
 		notifier:    p.notifier,
 		requests:    make(chan func(context.Context)),
 		dirty:       make(chan struct{}, 1),

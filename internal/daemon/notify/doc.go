@@ -1,7 +1,7 @@
 // Package notify tells events to the programs and web servers that operators name
 // in notify.
 //
-//	set := notify.New(log)
+//	set := notify.New(log, reads)
 //	set.Change(config.Hooks)  // at the start and by each reload
 //	set.Tell(event)           // from any goroutine; never waits
 //	set.Run(ctx, noMore)      // a goroutine for each hook

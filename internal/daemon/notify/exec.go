@@ -19,7 +19,8 @@ import (
 // program is a sender that runs a program for each event. It is not run again for
 // one that it failed at: what it has done by then is not known.
 type program struct {
-	spec *config.ExecHook
+	spec  *config.ExecHook
+	reads *command.Reads
 	// command is made at the first run, and kept because it knows of a program that
 	// could not be killed.
 	command *command.Command
@@ -27,7 +28,7 @@ type program struct {
 
 func (p *program) send(ctx context.Context, n api.Notification) (again bool, err error) {
 	if p.command == nil {
-		c, err := command.New(command.Spec{Args: p.spec.Args, User: p.spec.User, Group: p.spec.Group})
+		c, err := command.New(command.Spec{Args: p.spec.Args, User: p.spec.User, Group: p.spec.Group, Reads: p.reads})
 		if err != nil {
 			return false, err
 		}

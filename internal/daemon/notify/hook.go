@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/command"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/retry"
 )
@@ -67,13 +68,13 @@ type hook struct {
 	state            api.Hook
 }
 
-func newHook(spec config.Hook, log *slog.Logger) *hook {
+func newHook(spec config.Hook, log *slog.Logger, reads *command.Reads) *hook {
 	h := &hook{
 		spec: spec, wake: make(chan struct{}, 1), finishing: make(chan struct{}), ended: make(chan struct{}),
 		state: api.Hook{Name: spec.Name},
 	}
 	if spec.Exec != nil {
-		h.state.Kind, h.sender, h.most = api.HookExec, &program{spec: spec.Exec}, 1
+		h.state.Kind, h.sender, h.most = api.HookExec, &program{spec: spec.Exec, reads: reads}, 1
 	} else {
 		h.state.Kind, h.sender, h.most = api.HookWebhook, newWebhook(spec.Webhook), maxBatch
 	}

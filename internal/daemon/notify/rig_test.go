@@ -91,9 +91,9 @@ func newRig(t *testing.T, names ...string) *rig {
 			return slog.Attr{}
 		}
 		return a
-	}})))
+	}})), nil)
 	r.set.make = func(spec config.Hook, log *slog.Logger) *hook {
-		h := newHook(spec, log)
+		h := newHook(spec, log, nil)
 		end := r.end(spec.Name)
 		h.sender, h.most = end, max(1, end.most)
 		return h

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/command"
 	"github.com/lbd-project/lbd/internal/config"
 )
 
@@ -29,9 +30,12 @@ type Set struct {
 	waiting []*hook
 }
 
-// New returns a Set without hooks.
-func New(log *slog.Logger) *Set {
-	return &Set{log: log, make: newHook, changed: make(chan struct{}, 1)}
+// New returns a Set without hooks. The programs of hooks are read by reads, which
+// may be nil.
+func New(log *slog.Logger, reads *command.Reads) *Set {
+	s := &Set{log: log, changed: make(chan struct{}, 1)}
+	s.make = func(spec config.Hook, log *slog.Logger) *hook { return newHook(spec, log, reads) }
+	return s
 }
 
 // Change makes list the hooks, each with a name of its own. Those that are equal

@@ -1,0 +1,39 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/checktest"
+	"github.com/lbd-project/lbd/internal/command"
+	"github.com/lbd-project/lbd/internal/config"
+)
+
+// With each reload that changes a hook there is another of its program. While the
+// file of that does not come, all of them take one thread.
+func TestProgramUnread(t *testing.T) {
+	path := t.TempDir() + "/page"
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	give := checktest.Withhold(t, path)
+	defer give()
+	set, n, before := New(slog.New(slog.DiscardHandler), command.NewReads()), someEvents(), checktest.Threads(t)
+	const hooks = 40
+	for i := range hooks {
+		h := set.make(config.Hook{Name: "page", Exec: &config.ExecHook{Args: []string{path, strconv.Itoa(i)}}}, set.log)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if _, err := h.sender.send(ctx, n); !errors.Is(err, command.ErrUnread) {
+			t.Errorf("want %v, got %v", command.ErrUnread, err)
+		}
+		cancel()
+	}
+	if got := checktest.Threads(t); got > before+hooks/2 {
+		t.Errorf("%d threads before, %d after %d hooks", before, got, hooks)
+	}
+}
