@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -70,7 +71,7 @@ type Paths struct {
 	// known says that the tables are as numbers wants them, as of generation.
 	known      bool
 	generation uint32
-	// repaired is when what others had changed was last written again.
+	// repaired is when everything was last written.
 	repaired time.Time
 	tunnels  *tunnel.Tunnels
 	ends     []tunnel.End
@@ -170,6 +171,11 @@ func (p *Paths) Set(ctx context.Context, keys []PathKey) error {
 		p.ready.Store(nil)
 		return nil
 	}
+	if p.known { // else what others did since the last Keep would be taken for ours
+		if err := p.keepTables(); err != nil && !errors.Is(err, errInterrupted) {
+			return err
+		}
+	}
 	return p.write(next)
 }
 
@@ -201,7 +207,8 @@ func (p *Paths) number(keys []PathKey) (map[PathKey]uint32, error) {
 	return next, nil
 }
 
-// write makes the kernel have the paths next.
+// write makes the kernel have the paths next. It writes everything unless the tables
+// are known.
 func (p *Paths) write(next map[PathKey]uint32) error {
 	if p.watch == nil {
 		w, err := openWatch(p.opts.NetNS)
@@ -209,6 +216,10 @@ func (p *Paths) write(next map[PathKey]uint32) error {
 			return fmt.Errorf("open nftables: %w", err)
 		}
 		p.watch = w
+	}
+	known, ours := p.known, uint32(1)
+	if known && maps.Equal(p.numbers, next) {
+		ours = 0 // nothing to write
 	}
 	before, err := p.watch.generation()
 	if err != nil {
@@ -240,8 +251,16 @@ func (p *Paths) write(next map[PathKey]uint32) error {
 	if err != nil {
 		return err
 	}
-	if p.generation = after; after-before > 1 {
-		p.generation = before // somebody else wrote meanwhile: the next Keep reads
+	switch {
+	case known && before != p.generation:
+		// Somebody else wrote before: the next Keep reads.
+	case after-before > ours:
+		p.generation = before // … or meanwhile
+	default:
+		p.generation = after
+	}
+	if !known {
+		p.repaired = time.Now()
 	}
 	p.numbers, p.known = next, true
 	p.publish()
@@ -354,7 +373,7 @@ func (p *Paths) Keep(ctx context.Context) error {
 // matches errInterrupted where others write just now.
 func (p *Paths) keepTables() error {
 	if !p.known {
-		return p.repair()
+		return p.write(p.numbers)
 	}
 	now, err := p.watch.generation()
 	if err != nil || now == p.generation {
@@ -367,20 +386,11 @@ func (p *Paths) keepTables() error {
 		}
 		if wrong != "" {
 			p.opts.Logger.Warn("nftables rules of checks were changed by another program: they are written again", "table", t.nft.Name, "what", wrong)
-			return p.repair()
+			p.known = false
+			return p.write(p.numbers)
 		}
 	}
 	p.generation = now
-	return nil
-}
-
-// repair writes everything again.
-func (p *Paths) repair() error {
-	p.known, p.repaired = false, time.Now()
-	if err := p.write(p.numbers); err != nil {
-		return err
-	}
-	p.repaired = time.Now()
 	return nil
 }
 

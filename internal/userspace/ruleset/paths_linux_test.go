@@ -394,26 +394,36 @@ func TestNetnsPathsAtOnce(t *testing.T) {
 	}
 }
 
-// TestNetnsPathsRepair lets others flush, change and delete what is Paths'.
+// TestNetnsPathsRepair lets others flush, change and delete what is Paths', also right
+// before the paths are set, as they were or others.
 func TestNetnsPathsRepair(t *testing.T) {
 	l := newPathLab(t, false)
 	good, bare := l.key("good", false, false), l.key("bare", false, false)
 	l.set(good, bare)
-	for _, hurt := range []string{
-		"flush ruleset",
-		"delete table ip lbd_checks",
-		"flush chain ip lbd_checks checks_output",
-		"insert rule ip lbd_checks checks_output accept",
-		"flush map ip lbd_checks services",
-		"table ip lbd_checks { flags dormant; }",
+	for _, test := range []struct {
+		hurt string
+		set  []PathKey
+	}{
+		{hurt: "flush ruleset"},
+		{"flush ruleset", []PathKey{good, bare}},
+		{"flush ruleset", []PathKey{bare}},
+		{hurt: "delete table ip lbd_checks"},
+		{hurt: "flush chain ip lbd_checks checks_output"},
+		{hurt: "insert rule ip lbd_checks checks_output accept"},
+		{hurt: "flush map ip lbd_checks services"},
+		{hurt: "table ip lbd_checks { flags dormant; }"},
 	} {
-		l.nft(l.lb, hurt)
+		l.nft(l.lb, test.hurt)
+		if test.set != nil {
+			l.set(test.set...)
+			l.set(good, bare)
+		}
 		l.keep()
 		if err := l.check(healthcheck.TCP{}, good, patient); err != nil {
-			t.Errorf("after %q: %v", hurt, err)
+			t.Errorf("after %q and %d set: %v", test.hurt, len(test.set), err)
 		}
 		if err := l.check(healthcheck.TCP{}, bare, brief); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after %q: server without the address: want no answer in time, got %v", hurt, err)
+			t.Errorf("after %q and %d set: server without the address: want no answer in time, got %v", test.hurt, len(test.set), err)
 		}
 	}
 	// What others do to theirs changes nothing, also of elements learned.
@@ -479,14 +489,19 @@ func TestNetnsPathsKept(t *testing.T) {
 	l.nft(l.lb, "flush ruleset")
 	l.keep()
 	kept("they were put back meanwhile", after, false)
+	l.nft(l.lb, "flush ruleset")
+	l.paths.known = false // they could not be put back, and then they are set
+	after = time.Now()
+	l.set(bare)
+	kept("they were set meanwhile", after, false)
 }
 
 // TestNetnsPathsKeptInterrupted has others write all the time, so that the list of
 // chains is not read to its end: whether the rules were kept is not known then.
 func TestNetnsPathsKeptInterrupted(t *testing.T) {
 	l := newPathLab(t, false)
-	before := time.Now()
 	l.set(l.key("bare", false, false))
+	before := time.Now()
 	var many strings.Builder
 	for i := range 2000 { // a list of some ten parts
 		fmt.Fprintf(&many, "add chain ip other a_chain_with_a_rather_long_name_%d\n", i)
