@@ -65,7 +65,9 @@ type Report struct {
 
 // After returns a report of what was done before, and then of r.
 func (r Report) After(before Report) Report {
-	r.Changes = slices.Concat(before.Changes, r.Changes)
+	if len(before.Changes) > 0 { // of a first programming r's are megabytes
+		r.Changes = slices.Concat(before.Changes, r.Changes)
+	}
 	r.Failed += before.Failed
 	return r
 }
