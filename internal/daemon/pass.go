@@ -68,12 +68,9 @@ func (o *owner) follow(ctx context.Context, look bool) (reconcile.Report, error)
 		errs = append(errs, err)
 	}
 	desired := desiredTable(f, o.mem, o.loaded.Exclusive)
-	var report reconcile.Report
-	done := false
-	if !look {
-		report, done = o.reconciler.Ahead(ctx, o.engine, desired)
-	}
-	if !done {
+	// First of all the weight of a failed server: a look at the host takes its time.
+	report, done := o.reconciler.Ahead(ctx, o.engine, desired)
+	if look || !done {
 		var err error
 		if report, err = o.reconcile(ctx, f, desired, report); err != nil {
 			errs = append(errs, err)

@@ -96,21 +96,58 @@ func TestFailureLooksAtOnce(t *testing.T) {
 	}
 }
 
+// The weight of a server that may not have connections does not wait for a look at
+// the host, either.
+func TestWeightBeforeTheHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.readTime = time.Second
+		c := conf(service(vip, server(rs2, 3), server(rs3, 2)))
+		c.Sysctls = map[string]int{"expire_nodest_conn": 1}
+		p := r.start(c)
+		after(decided)
+		p.owner.do(t.Context(), p.stopped, func(ctx context.Context) {
+			var written time.Time
+			r.table.SetHooks(hooks(func(ipvs.Op) { written = time.Now() }))
+			p.owner.admin.all = fleet.Overrides{dkey(vip, rs2): {Mode: fleet.ModeDrain}}
+			begun := time.Now()
+			if _, err := p.owner.pass(ctx); err != nil {
+				t.Error(err)
+			}
+			if !written.Equal(begun) {
+				t.Errorf("want it written at once, got %v later", written.Sub(begun))
+			}
+		})
+		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
+	})
+}
+
 // While one service is refused for good each pass looks, and the failures of others
 // are written all the same.
 func TestFailureBesideRefusedService(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		var l *looks
+		r.wrap = func(e Engine) Engine { l = &looks{Engine: e}; return l }
 		bad := service(vip2, server(rs4, 1))
 		bad.Scheduler = "nosuch"
-		p := r.start(conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)), bad))
+		c := conf(service(vip, r.checked(rs2, 3), r.checked(rs3, 2)), bad)
+		c.MirrorInterval, c.ReconcileInterval = time.Hour, time.Hour
+		p := r.start(c)
 		after(decided)
+		l.n.Store(0)
+		passes := p.mustStatus().Sync.Passes
 		r.net.set(rs2, errRefused)
 		after(decided)
 		r.wantTable("TCP 192.0.2.1:80 wlc: 10.0.0.2:80=0 10.0.0.3:80=2")
-		if st := p.mustStatus(); st.Sync.LastError == "" {
+		st := p.mustStatus()
+		if st.Sync.LastError == "" {
 			t.Errorf("want the error of the refused service, got %+v", st.Sync)
+		}
+		if want, got := int32(st.Sync.Passes-passes), l.n.Load(); want == 0 || got != want {
+			t.Errorf("looks at the table: want %d, as many as passes, got %d", want, got)
 		}
 	})
 }
@@ -171,7 +208,11 @@ func TestStormOfTransitions(t *testing.T) {
 		k := dkey(vip, rs2)
 		const storm = 4 * time.Second
 		change := func(m fleet.Mode) {
+			begun := time.Now()
 			p.owner.do(t.Context(), p.stopped, func(context.Context) { p.owner.admin.all = fleet.Overrides{k: {Mode: m}} })
+			if took := time.Since(begun); took > s.takes {
+				t.Errorf("a request took %v, longer than a pass", took)
+			}
 			signal(p.owner.dirty)
 		}
 		for n, begun := 0, time.Now(); time.Since(begun) < storm; n++ {

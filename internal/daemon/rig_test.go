@@ -325,8 +325,9 @@ type fakeHost struct {
 	addresses map[VIP]bool
 	warnings  []string
 	looks     int // calls of Warnings
-	// lookTime is how long one takes; set before the start.
-	lookTime time.Duration
+	// lookTime is how long one takes, readTime how long a sysctl does; set before the
+	// start.
+	lookTime, readTime time.Duration
 	// addErr fails AddVIPs.
 	addErr error
 	// writes counts.
@@ -336,6 +337,7 @@ type fakeHost struct {
 }
 
 func (h *fakeHost) Sysctl(name string) (int, error) {
+	time.Sleep(h.readTime)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v, ok := h.sysctls[name]
