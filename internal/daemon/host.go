@@ -78,6 +78,9 @@ func (h host) Warnings(c *config.Config) []string {
 	if h.programs != nil {
 		warnings = h.programs.warnings(c)
 	}
+	if w := h.checksumWarning(c); w != "" {
+		warnings = append(warnings, w)
+	}
 	n := needs(c)
 	n.Forwarded = h.forwards
 	facts, err := h.ReadFacts(n)
@@ -85,6 +88,20 @@ func (h host) Warnings(c *config.Config) []string {
 		return append(warnings, fmt.Sprintf("cannot look for what keeps the services from working: %v", err))
 	}
 	return append(warnings, sysnet.Warnings(facts, n)...)
+}
+
+// checksumWarning says that services with passive count packets that no real server
+// answers; empty where they do not, or where this host tracks no connections.
+func (h host) checksumWarning(c *config.Config) string {
+	passive := func(vs config.VirtualService) bool { return vs.Passive.On() }
+	if !slices.ContainsFunc(c.VirtualServices, passive) {
+		return ""
+	}
+	const name = "net.netfilter.nf_conntrack_checksum"
+	if v, err := h.Namespace.Sysctl(name); err != nil || v != "0" {
+		return ""
+	}
+	return name + " is 0: anybody can make real servers of services with passive look as if they did not answer, by packets with wrong checksums"
 }
 
 // needs returns what a configuration asks of the host.
