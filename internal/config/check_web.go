@@ -111,12 +111,19 @@ func (p *parser) headerMatches(k *key, v *node) []httpcheck.HeaderMatch {
 		return nil
 	}
 	var list []httpcheck.HeaderMatch
+	lines := map[string]int{}
 	for kn := v.first; kn != nil && !p.full; kn = kn.next.next {
 		m := httpcheck.HeaderMatch{}
 		var ok bool
 		if m.Name, ok = p.text(k, kn); !ok {
 			continue
 		}
+		name := strings.ToLower(m.Name)
+		if first, ok := lines[name]; ok {
+			p.errorf(kn, "%s: %s is repeated, first at line %d", k.name, m.Name, first)
+			continue
+		}
+		lines[name] = kn.line
 		if kn.next.kind == sequence || kn.next.isNull() {
 			p.errorf(kn.next, "%s: %s: want text or a mapping, got %s", k.name, m.Name, describe(kn.next))
 			continue
