@@ -82,12 +82,12 @@ var bytesObject = newObject("a payload", []key{
 
 // matchKeys say what an answer must be like.
 var matchKeys = []key{
-	{name: "text", kind: kindRaw, example: "PONG", doc: "The answer has this text."},
+	{name: "text", kind: kindRaw, example: "PONG", doc: "It has this text."},
 	{name: "hex", kind: kindRaw, example: "0dXX", off: true,
 		doc: "It has these bytes, as pairs of hexadecimal digits, of which X stands for any."},
 	{name: "regex", kind: kindRaw, example: "^PO.G", off: true,
 		doc: "It matches this regular expression, of the syntax of RE2: there is no look-ahead nor look-behind."},
-	{name: "at_start", kind: kindBool, def: "false", doc: "The answer begins with the text or the bytes; a regex says so itself, by ^."},
+	{name: "at_start", kind: kindBool, def: "false", doc: "It begins with that; a regex says so itself, by ^."},
 	{name: "not", kind: kindBool, def: "false", doc: "It must not."},
 }
 
@@ -121,7 +121,7 @@ var requestKeys = []key{
 	{name: "expect_headers", kind: kindExpect, object: headerObject, example: `{Content-Type: text/html, X-State: {regex: "^ready$"}}`, off: true, types: webChecks,
 		doc: "Headers that the answer must have, by name, each with what its value must have: a text, or a mapping with text or regex, and at_start or not. Of one that comes several times one value must have it; with not none may, and there need not be any."},
 	{name: "match", kind: kindBytes, object: bodyObject, example: "ok", off: true, types: webChecks,
-		doc: "What the body must have."},
+		doc: "What the body must have: a text, or a mapping with text or regex, at_start, not, min_offset and max_offset."},
 	{name: "digest", kind: kindString, example: "sha256:e3b0…", off: true, types: webChecks,
 		doc: "Digest of the body: md5: or sha256: with hexadecimal digits."},
 }
