@@ -36,11 +36,6 @@ type ServerMemory struct {
 	Up time.Time
 }
 
-// Clone returns a copy that shares nothing.
-func (m Memory) Clone() Memory {
-	return Memory{Services: maps.Clone(m.Services), Servers: maps.Clone(m.Servers), Ejections: maps.Clone(m.Ejections)}
-}
-
 // Equal reports whether both say the same.
 func (m Memory) Equal(o Memory) bool {
 	return maps.Equal(m.Services, o.Services) &&
