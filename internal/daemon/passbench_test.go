@@ -186,10 +186,23 @@ func BenchmarkReconcile(b *testing.B) {
 // What is told and shown of such a pass.
 func BenchmarkFinish(b *testing.B) {
 	eachSize(b, func(b *testing.B, p *passBench) {
-		for b.Loop() {
+		told := func() uint64 {
+			events, _ := p.Events(0)
+			return events[len(events)-1].Seq
+		}
+		var reports [2]reconcile.Report
+		for i := range reports {
+			p.flap()
+			reports[i] = p.pass(b)
+		}
+		before := told()
+		for i := 0; b.Loop(); i++ {
 			p.flap()
 			p.owner.fleet = p.owner.decide()
-			p.owner.finish(reconcile.Report{Changes: make([]reconcile.Change, 1)}, nil)
+			p.owner.finish(reports[i%2], nil)
+		}
+		if n := told() - before; n < uint64(b.N) {
+			b.Fatalf("want an event for each of %d passes, got %d", b.N, n)
 		}
 	})
 }
