@@ -30,8 +30,8 @@ const (
 const lookAfter = 5 * time.Second
 
 // maxRest bounds the rest after a pass that followed a transition. It is as long as
-// the pass was: a storm of transitions takes half of a processor at most, and many
-// of them make one pass.
+// the pass was, so that many transitions make one. As long as passes take no longer
+// than that, a storm of them takes half of a processor at most.
 const maxRest = 100 * time.Millisecond
 
 // maxIdle is the longest time that the owner waits: its heartbeat shows that it

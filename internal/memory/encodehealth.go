@@ -11,8 +11,9 @@ import (
 	"github.com/lbd-project/lbd/ipvs"
 )
 
-// appendHealth appends {"SERVICE":{"ADDRESS":{"down":false,"for_ms":0}}}, in order. Each failed check waits until the health of all
-// real servers is written, which by reflection took most of that time.
+// appendHealth appends {"SERVICE":{"ADDRESS":{"down":false,"for_ms":0}}}, in
+// order. Each failed check waits until the health of all real servers is
+// written, which by reflection took most of that time.
 func appendHealth(b []byte, health map[ipvs.DestinationKey]bool, downFor map[ipvs.DestinationKey]time.Duration) []byte {
 	type server struct {
 		address netip.AddrPort
