@@ -91,7 +91,7 @@ bench-apply: deps build $(BIN)/bench-apply $(BIN)/vmrun ## time a large table ag
 bench-userspace: DEBS += $(BENCH_DEBS)
 bench-userspace: deps build $(BIN)/bench-userspace $(LOAD) $(BIN)/vmrun ## compare the userspace engine with NAT, HAProxy, nginx, IPVS
 	@status=0; $(BIN)/bench-userspace || status=1; \
-	LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -file $(BIN)/lbd $(LOAD:%=-file %) -tool nft -tool conntrack \
+	LBD_VM=$${LBD_VM:-auto} $(BIN)/vmrun run -memory 2048 -file $(BIN)/lbd $(LOAD:%=-file %) -tool nft -tool conntrack \
 		$(BIN)/bench-userspace -contenders lbd,ipvs -metrics requests -rounds 5 -time 5s || status=1; exit $$status
 
 bench-headline: deps build $(BIN)/bench-headline $(LOAD) $(BIN)/vmrun ## show what least connection is worth, on both engines

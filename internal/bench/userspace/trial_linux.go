@@ -81,7 +81,8 @@ func (t *trial) open(ctx context.Context, h *e2e.Host, name string) error {
 	}
 	t.sites = append(t.sites, s)
 	load := request(parallel, threads)
-	load.Count, load.Time, load.To = sources*sourcePorts, time.Second, s.to(rig.AnswerPort)
+	// The time is a bound: an emulated machine makes some hundred a second.
+	load.Count, load.Time, load.To = sources*sourcePorts, 5*time.Minute, s.to(rig.AnswerPort)
 	if _, err := s.rig.Run(ctx, load); err != nil {
 		return fmt.Errorf("%w\n%s", err, s.log())
 	}
