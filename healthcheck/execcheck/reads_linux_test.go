@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/lbd-project/lbd/healthcheck"
-	"github.com/lbd-project/lbd/internal/checktest"
 	"github.com/lbd-project/lbd/internal/command"
+	"github.com/lbd-project/lbd/internal/filetest"
 )
 
 // withEnv is a Check that keeps the checkers that a Monitor makes of it.
@@ -32,8 +32,8 @@ func TestCheckUnreadAgain(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 0\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	give := checktest.Withhold(t, program)
-	before := checktest.Threads(t)
+	give := filetest.Withhold(t, program)
+	before := filetest.Threads(t)
 	const n = 40
 	var checkers []healthcheck.Checker
 	m := healthcheck.New(healthcheck.Options{})
@@ -52,7 +52,7 @@ func TestCheckUnreadAgain(t *testing.T) {
 		}
 		cancel()
 	}
-	if got := checktest.Threads(t); got > before+n/2 {
+	if got := filetest.Threads(t); got > before+n/2 {
 		t.Errorf("%d threads before, %d after %d reloads", before, got, n)
 	}
 	give()

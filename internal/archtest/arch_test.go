@@ -50,6 +50,7 @@ var testOnly = []string{
 	"internal/netnstest",
 	"internal/certtest",
 	"internal/checktest",
+	"internal/filetest",
 	"internal/oracle",
 	"internal/archtest",
 	"internal/e2e",

@@ -4,38 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
 	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// lease has whoever opens a file wait, as a file system does whose server is gone,
-// until the returned function is called. The kernel would end that after 45 s.
-func lease(t *testing.T, path string) (end func()) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The kernel asks for the lease with SIGIO.
-	signal.Ignore(unix.SIGIO)
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Fatal(err)
-	}
-	ended := false
-	end = func() {
-		if !ended {
-			ended = true
-			f.Close()
-			signal.Reset(unix.SIGIO)
-		}
-	}
-	t.Cleanup(end)
-	return end
-}
+	"github.com/lbd-project/lbd/internal/filetest"
+)
 
 // A program whose file does not come holds up nothing but itself, whether it is
 // the program or the interpreter of a script, and works again when the file comes.
@@ -59,7 +35,7 @@ func TestRunUnread(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			end := lease(t, held)
+			end := filetest.Withhold(t, held)
 
 			begun := time.Now()
 			_, err = c.Run(within(t, 200*time.Millisecond))

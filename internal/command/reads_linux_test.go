@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/lbd-project/lbd/internal/filetest"
 )
 
 // However many Commands there are of a program whose file does not come, such as
@@ -14,7 +16,7 @@ func TestRunUnreadShared(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 7\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	end := lease(t, program)
+	end := filetest.Withhold(t, program)
 	reads, before := NewReads(), figure(t, "Threads")
 	const n = 40
 	var last *Command

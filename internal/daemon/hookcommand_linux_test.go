@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lbd-project/lbd/internal/checktest"
 	"github.com/lbd-project/lbd/internal/command"
+	"github.com/lbd-project/lbd/internal/filetest"
 )
 
 // fakeCommand is a command that ends with err.
@@ -76,9 +76,9 @@ func TestHookCommandsUnread(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho $1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	give := checktest.Withhold(t, program)
+	give := filetest.Withhold(t, program)
 	h := commandsIn(nil, command.NewReads())
-	before := checktest.Threads(t)
+	before := filetest.Threads(t)
 	const n = 40
 	for i := range n {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -87,7 +87,7 @@ func TestHookCommandsUnread(t *testing.T) {
 		}
 		cancel()
 	}
-	if got := checktest.Threads(t); got > before+n/4 {
+	if got := filetest.Threads(t); got > before+n/4 {
 		t.Errorf("%d threads before, %d after %d commands", before, got, n)
 	}
 	give()

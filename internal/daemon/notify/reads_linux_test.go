@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lbd-project/lbd/internal/checktest"
 	"github.com/lbd-project/lbd/internal/command"
 	"github.com/lbd-project/lbd/internal/config"
+	"github.com/lbd-project/lbd/internal/filetest"
 )
 
 // With each reload that changes a hook there is another of its program. While the
@@ -21,9 +21,9 @@ func TestProgramUnread(t *testing.T) {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	give := checktest.Withhold(t, path)
+	give := filetest.Withhold(t, path)
 	defer give()
-	set, n, before := New(slog.New(slog.DiscardHandler), command.NewReads()), someEvents(), checktest.Threads(t)
+	set, n, before := New(slog.New(slog.DiscardHandler), command.NewReads()), someEvents(), filetest.Threads(t)
 	const hooks = 40
 	for i := range hooks {
 		h := set.make(config.Hook{Name: "page", Exec: &config.ExecHook{Args: []string{path, strconv.Itoa(i)}}}, set.log)
@@ -33,7 +33,7 @@ func TestProgramUnread(t *testing.T) {
 		}
 		cancel()
 	}
-	if got := checktest.Threads(t); got > before+hooks/2 {
+	if got := filetest.Threads(t); got > before+hooks/2 {
 		t.Errorf("%d threads before, %d after %d hooks", before, got, hooks)
 	}
 }

@@ -1,4 +1,4 @@
-package checktest
+package filetest
 
 import (
 	"os"

@@ -1,0 +1,3 @@
+// Package filetest helps tests of what reads files that may never come. It imports
+// nothing of lbd's, so that any package's own tests can use it.
+package filetest
