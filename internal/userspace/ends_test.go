@@ -331,12 +331,7 @@ func TestQuietPile(t *testing.T) {
 	g.apply(addOp(web), add(web, one, 1))
 	asked := func() bool {
 		g.pass(time.Second)
-		select {
-		case <-g.engine.urgent:
-			return true
-		default:
-			return false
-		}
+		return g.dumpAsked()
 	}
 	g.engine.resyncAbove = 10
 	for n := range 10 {
@@ -368,9 +363,7 @@ func TestQuietDeleted(t *testing.T) {
 	}
 	g.pass(time.Second)
 	g.apply(remove(web, one))
-	select {
-	case <-g.engine.urgent:
-	default:
+	if !g.dumpAsked() {
 		t.Error("no dump was asked for")
 	}
 	g.pass(10 * time.Second)

@@ -549,3 +549,13 @@ func remove(s ipvs.Service, address string) ipvs.Op {
 func tupleTo(s ipvs.Service, client string) flow.Tuple {
 	return flow.New(uint8(s.Protocol), netip.MustParseAddrPort(client), s.Address)
 }
+
+// dumpAsked says whether the engine has asked for a dump since it was last asked.
+func (g *rig) dumpAsked() bool {
+	select {
+	case <-g.engine.urgent:
+		return true
+	default:
+		return false
+	}
+}
