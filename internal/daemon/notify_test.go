@@ -16,15 +16,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The messages as systemd gets them.
-func TestNotify(t *testing.T) {
+// serviceManager returns the socket that lbd's messages come to.
+func serviceManager(t *testing.T) *net.UnixConn {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
+	return c
+}
+
+// The messages as systemd gets them.
+func TestNotify(t *testing.T) {
+	c := serviceManager(t)
 	n := newNotifier(slog.New(slog.DiscardHandler))
 	n.ready()
 	n.say("2 virtual services\nREADY=0")
@@ -54,13 +61,7 @@ func TestNotify(t *testing.T) {
 // A service manager that has room hears also of an lbd whose time is up, as on a
 // busy host; one that has none is not waited for.
 func TestNotifyLate(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "notify")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	t.Setenv("NOTIFY_SOCKET", path)
+	serviceManager(t)
 	for n := 0; ; n++ {
 		err := send("READY=1", 0)
 		if err == nil && n < 1e5 {
