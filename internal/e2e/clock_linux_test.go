@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,18 +25,34 @@ func ownClock() bool {
 	return err == nil && first == "/init"
 }
 
+// wallClock is held by each scenario that runs, and by one alone that lets the wall
+// clock jump: the others would find what lbd wrote a day older than it is.
+var wallClock sync.RWMutex
+
 // cmdClock lets the wall clock jump. On a host, whose clock it leaves alone, lbd
 // must be dead: to the next one it is the same if all that was written down is from
 // so much earlier or later.
 func cmdClock(s *script, args []string) (string, error) {
 	if len(args) != 1 {
-		return "", usage("clock +TIME|-TIME")
+		return "", usage("clock alone|+TIME|-TIME")
+	}
+	if args[0] == "alone" {
+		if !ownClock() || s.alone {
+			return "", usage("[clock] clock alone, once")
+		}
+		wallClock.RUnlock()
+		wallClock.Lock()
+		s.alone = true
+		return "", nil
 	}
 	d, err := time.ParseDuration(args[0])
 	if err != nil {
 		return "", err
 	}
 	if ownClock() {
+		if !s.alone {
+			return "", errors.New("the clock is all scenarios', and this one is not alone")
+		}
 		s.jumped += d
 		return "", jump(d)
 	}

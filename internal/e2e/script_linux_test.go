@@ -51,7 +51,9 @@ const (
 //	lbd hup                            send SIGHUP, wait for the end of the reload
 //	lbd run ARGUMENT...                run lbd to its end
 //	lbd log REGEXP                     wait until lbd has written a line
-//	clock JUMP                         let the wall clock jump; while lbd runs [clock] only
+//	clock alone                        [clock] only: wait until no other scenario runs, and let none
+//	                                   begin, so that the clock may jump while lbd runs
+//	clock JUMP                         let the wall clock jump
 //	reboot AGE                         leave of a dead lbd what a reboot does, its state file AGE old
 //	ipvsctl ARGUMENT...                run ipvsctl on lbd's socket
 //	table [FILE]                       print the engine's table, or compare it
@@ -196,6 +198,7 @@ func runScripts(t *testing.T, files []string, s *script) {
 		Cmds:               cmds,
 		Setup: func(env *testscript.Env) error {
 			tb := &scriptTB{env: env}
+			wallClock.RLock()
 			s := s.start(tb, env.WorkDir)
 			env.Values[scriptKey{}] = s
 			env.Defer(s.close)
@@ -234,7 +237,9 @@ type script struct {
 	steady    *watch
 	queues    map[string]*nfqueue.Queue
 	receiver  *receiver
-	// jumped is how far the wall clock is from where it was.
+	// alone says that no other scenario runs, so that the wall clock is this one's;
+	// jumped is how far it is from where it was.
+	alone  bool
 	jumped time.Duration
 }
 
@@ -276,6 +281,11 @@ func (s *script) close() {
 		if err := jump(-s.jumped); err != nil {
 			s.tb.Logf("the clock stays wrong: %v", err)
 		}
+	}
+	if s.alone {
+		defer wallClock.Unlock()
+	} else {
+		defer wallClock.RUnlock()
 	}
 	if s.steady != nil {
 		s.steady.stop() // nobody asks for its result
