@@ -61,7 +61,7 @@ func TestNetnsRunProcessors(t *testing.T) {
 		go func() {
 			runtime.LockOSThread() // so that it is the thread of Run
 			defer runtime.UnlockOSThread()
-			if err := q.Run(t.Context(), func(p *Packet) Verdict { seen <- affinity(); return markAll(p) }, func() bool { return false }); err != nil {
+			if err := q.Run(t.Context(), Each(func(p *Packet) Verdict { seen <- affinity(); return markAll(p) }), func() bool { return false }); err != nil {
 				t.Error(err)
 			}
 			done <- affinity()

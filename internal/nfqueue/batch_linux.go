@@ -31,6 +31,8 @@ type batch struct {
 	size     int
 	verdicts []byte
 	message  message
+	// packets are those that the handler decides on.
+	packets []Packet
 }
 
 func newBatch(bufferSize int) *batch {
@@ -40,6 +42,7 @@ func newBatch(bufferSize int) *batch {
 		buffers:  make([]byte, batchSize*bufferSize),
 		size:     bufferSize,
 		verdicts: make([]byte, 0, batchSize*verdictLen),
+		packets:  make([]Packet, 0, batchSize),
 	}
 	for i := range b.headers {
 		b.iovecs[i].Base = &b.buffers[i*bufferSize]

@@ -87,7 +87,7 @@ func benchWaiting(b *testing.B, handle func(*Packet) Verdict) {
 		ctx, cancel := context.WithCancel(b.Context())
 		go func() { <-m.finished; cancel() }()
 		defer time.AfterFunc(patience, cancel).Stop()
-		if err := q.Run(ctx, m.verdict, func() bool { return false }); err != nil {
+		if err := q.Run(ctx, Each(m.verdict), func() bool { return false }); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()

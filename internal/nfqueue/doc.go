@@ -14,9 +14,9 @@
 //		return err
 //	}
 //	defer q.Close()
-//	return q.Run(ctx, func(p *nfqueue.Packet) nfqueue.Verdict {
+//	return q.Run(ctx, nfqueue.Each(func(p *nfqueue.Packet) nfqueue.Verdict {
 //		return nfqueue.Verdict{Accept: true, SetMark: true, Mark: p.Mark | 0x100}
-//	}, tick)
+//	}), tick)
 //
 // Whoever takes such rules away first takes the rule and then the queue, and the
 // chains last: the kernel drops the packets that wait when any chain of their

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,7 +46,9 @@ func live(t *testing.T, native bool) {
 			testEveryPacket(t, ns, r, "127.0.0.1", 28)
 		}},
 		{"in use", testInUse},
+		{"batch", testBatch},
 		{"panic", testPanic},
+		{"panic of a batch", testBatchPanic},
 		{"unknown", testUnknown},
 		{"full", testFull},
 		{"fail open", testFailOpen},
@@ -158,6 +161,82 @@ func testPanic(t *testing.T, ns *netnstest.NS, r rule) {
 	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), "index out of range") {
 		t.Errorf("want one line with the reason, got %d:\n%s", n, &log)
+	}
+}
+
+// recorder is a Handler that marks packets with their first byte, and notes what it
+// was asked. Its Batch panics for the first batches.
+type recorder struct {
+	t       *testing.T
+	packets []Packet
+	asked   int
+	sizes   []int
+	// panics is for how many.
+	panics int
+}
+
+func (r *recorder) Batch(packets []Packet) {
+	if len(r.packets) != r.asked {
+		r.t.Errorf("a batch after %d answers to %d packets", r.asked, len(r.packets))
+	}
+	r.packets, r.asked = nil, 0
+	r.sizes = append(r.sizes, len(packets))
+	if len(r.sizes) <= r.panics {
+		panic("batch")
+	}
+	r.packets = packets
+}
+
+func (r *recorder) Answer(i int) Verdict {
+	if i != r.asked {
+		r.t.Errorf("answer %d asked for after %d", i, r.asked)
+	}
+	r.asked++
+	p := &r.packets[i]
+	return Verdict{Accept: true, SetMark: true, Mark: p.Mark | uint32(p.Payload[28])<<8}
+}
+
+// runRecorder lets packets pile up before a recorder has the queue, and reads them.
+func runRecorder(t *testing.T, ns *netnstest.NS, r rule, h *recorder, packets byte, want func(n byte) uint32) Stats {
+	u := newUDP(t, ns, "127.0.0.1", 0x1)
+	q := open(t, ns, Config{})
+	r.add(t)
+	for i := range packets {
+		u.write([]byte{i})
+	}
+	stop := runHandler(t, q, h, func() bool { return false })
+	for range packets {
+		if b, mark := u.read(); mark != want(b[0]) {
+			t.Errorf("packet %d: want mark %#x, got %#x", b[0], want(b[0]), mark)
+		}
+	}
+	stop()
+	return q.Stats()
+}
+
+// testBatch has a handler see all that was received together before it answers any
+// of that.
+func testBatch(t *testing.T, ns *netnstest.NS, r rule) {
+	h := &recorder{t: t}
+	s := runRecorder(t, ns, r, h, 10, func(n byte) uint32 { return 1 | uint32(n)<<8 })
+	if want := []int{10}; !slices.Equal(want, h.sizes) || h.asked != 10 || s.Batches != 1 {
+		t.Errorf("want batches of %d and as many answers, got %d, %d; %+v", want, h.sizes, h.asked, s)
+	}
+}
+
+// testBatchPanic has a handler that panics when it is told of the first batch: those
+// packets go on without a mark, later ones are answered.
+func testBatchPanic(t *testing.T, ns *netnstest.NS, r rule) {
+	h := &recorder{t: t, panics: 1}
+	const packets = batchSize + 6
+	s := runRecorder(t, ns, r, h, packets, func(n byte) uint32 {
+		if n < batchSize {
+			return 1
+		}
+		return 1 | uint32(n)<<8
+	})
+	if want := []int{batchSize, 6}; !slices.Equal(want, h.sizes) || s.Panics != 1 || s.Verdicts != packets {
+		t.Errorf("want batches of %d, got %d; %+v", want, h.sizes, s)
 	}
 }
 

@@ -23,17 +23,17 @@ const (
 	finalBatches = 1024
 )
 
-// Run answers packets with handle's verdicts until ctx is done; it then answers
+// Run answers packets with the handler's verdicts until ctx is done; it then answers
 // those that already wait, and returns nil. An error is the kernel's, and final:
 // ErrGone, or a system call that failed.
 //
-// Run keeps its thread to itself. handle and tick are called on it, never at the
-// same time: tick about every 5 ms, busy or idle, and about every 50 ms while
-// there is no packet and it returns that there was nothing to do. A handler that
-// panics costs its packet the mark, no more; a panic of tick is not caught. The
-// thread holds one of the GOMAXPROCS while packets come: a program sets it to one
+// Run keeps its thread to itself. The handler and tick are called on it, never at
+// the same time: tick about every 5 ms, busy or idle, and about every 50 ms while
+// there is no packet and it returns that there was nothing to do. An Answer that
+// panics costs its packet the mark, no more, and a Batch that does all of its packets;
+// a panic of tick is not caught. The thread holds one of the GOMAXPROCS while packets come: a program sets it to one
 // more a queue.
-func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func() (busy bool)) error {
+func (q *Queue) Run(ctx context.Context, handler Handler, tick func() (busy bool)) error {
 	if !q.running.TryLock() {
 		return fmt.Errorf("run queue %d: it is running", q.number)
 	}
@@ -56,7 +56,7 @@ func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func
 	defer runtime.UnlockOSThread()
 	defer q.settle()()
 
-	l := &loop{q: q, batch: newBatch(q.bufferSize), handle: handle}
+	l := &loop{q: q, batch: newBatch(q.bufferSize), handler: handler}
 	if err := l.run(tick); err != nil {
 		return fmt.Errorf("run queue %d: %w", q.number, err)
 	}
@@ -65,11 +65,11 @@ func (q *Queue) Run(ctx context.Context, handle func(*Packet) Verdict, tick func
 
 // loop is one Run.
 type loop struct {
-	q      *Queue
-	batch  *batch
-	handle func(*Packet) Verdict
-	faults faults
-	fds    [2]unix.PollFd
+	q       *Queue
+	batch   *batch
+	handler Handler
+	faults  faults
+	fds     [2]unix.PollFd
 }
 
 func (l *loop) run(tick func() bool) error {
@@ -136,11 +136,11 @@ func (l *loop) poll(d time.Duration) bool {
 
 // answer gives each packet of a batch its verdict.
 func (l *loop) answer(n int) error {
-	var packets uint64
 	var gone error
-	l.batch.verdicts = l.batch.verdicts[:0]
+	l.batch.verdicts, l.batch.packets = l.batch.verdicts[:0], l.batch.packets[:0]
 	c := &l.q.counts
-	number := c.batches.Add(1)
+	c.batches.Add(1)
+	packets := uint64(0)
 	for i := range n {
 		for b := l.batch.received(i); len(b) > 0; {
 			m := &l.batch.message
@@ -152,19 +152,19 @@ func (l *loop) answer(n int) error {
 			switch {
 			case m.hasID:
 				packets++
-				// Without a mark the packet gets one further on, from the rules that
-				// balance what never came here.
-				v := Verdict{Accept: true}
 				if err == nil {
-					m.packet.Batch = number
-					v = l.verdict(&m.packet)
+					l.batch.packets = append(l.batch.packets, m.packet)
+				} else {
+					l.verdict(m.packet.ID, unmarked)
 				}
-				l.batch.verdicts = appendVerdict(l.batch.verdicts, l.q.number, m.packet.ID, v)
 			case m.kind == kindFailure:
 				gone = errors.Join(gone, l.failure(m))
 			}
 			b = rest
 		}
+	}
+	if len(l.batch.packets) > 0 {
+		l.judge()
 	}
 	c.packets.Add(packets)
 	if packets > 0 {
@@ -176,18 +176,47 @@ func (l *loop) answer(n int) error {
 	return gone
 }
 
-// verdict calls the handler.
-func (l *loop) verdict(p *Packet) (v Verdict) {
-	defer func() {
-		if r := recover(); r != nil {
-			// One packet's fault must neither cost the others nor lose this one: the
-			// rules behind the queue balance what has no mark.
-			v = Verdict{Accept: true}
-			l.q.counts.panics.Add(1)
-			l.faults.panicked(l.q.log, r)
+// unmarked is for packets that the handler could not decide on: the rules behind
+// the queue balance what has no mark.
+var unmarked = Verdict{Accept: true}
+
+// judge has the handler decide on the batch.
+func (l *loop) judge() {
+	seen := l.announce()
+	for i := range l.batch.packets {
+		v := unmarked
+		if seen {
+			v = l.ask(i)
 		}
-	}()
-	return l.handle(p)
+		l.verdict(l.batch.packets[i].ID, v)
+	}
+}
+
+// announce tells the handler of the batch, and says whether it took it.
+func (l *loop) announce() (ok bool) {
+	defer l.contain()
+	l.handler.Batch(l.batch.packets)
+	return true
+}
+
+// ask calls the handler for one packet of the batch.
+func (l *loop) ask(i int) (v Verdict) {
+	// One packet's fault must neither cost the others nor lose this one.
+	v = unmarked
+	defer l.contain()
+	return l.handler.Answer(i)
+}
+
+// contain ends a panic of the handler. It is deferred.
+func (l *loop) contain() {
+	if r := recover(); r != nil {
+		l.q.counts.panics.Add(1)
+		l.faults.panicked(l.q.log, r)
+	}
+}
+
+func (l *loop) verdict(id uint32, v Verdict) {
+	l.batch.verdicts = appendVerdict(l.batch.verdicts, l.q.number, id, v)
 }
 
 // failure counts what the kernel says of a verdict. It returns ErrGone where

@@ -133,7 +133,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	fmt.Println("bound")
-	fmt.Println(q.Run(context.Background(), markAll, func() bool { return false }))
+	fmt.Println(q.Run(context.Background(), Each(markAll), func() bool { return false }))
 	os.Exit(1)
 }
 

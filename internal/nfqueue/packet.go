@@ -1,7 +1,7 @@
 package nfqueue
 
-// Packet is a queued packet. It and its payload are valid only until the handler
-// returns.
+// Packet is a queued packet. It and its payload are valid only until the handler's
+// next batch.
 type Packet struct {
 	// ID is the kernel's, unique in the queue.
 	ID uint32
@@ -13,10 +13,28 @@ type Packet struct {
 	// range; Length is the whole packet's (NFQA_CAP_LEN where it was cut).
 	Payload []byte
 	Length  int
-	// Batch counts the system calls that received packets, from 1: what are of the
-	// same had all been queued when the handler saw the first of them.
-	Batch uint64
 }
+
+// Handler decides on packets. It is never called twice at the same time.
+type Handler interface {
+	// Batch is told of packets that were received together, before the first of
+	// them is answered: all of them had been queued then.
+	Batch(packets []Packet)
+	// Answer returns the verdict on packet i of the last batch. Each is asked for
+	// once, in order.
+	Answer(i int) Verdict
+}
+
+// Each is a Handler that looks at one packet after the other.
+func Each(answer func(*Packet) Verdict) Handler { return &each{answer: answer} }
+
+type each struct {
+	answer  func(*Packet) Verdict
+	packets []Packet
+}
+
+func (e *each) Batch(packets []Packet) { e.packets = packets }
+func (e *each) Answer(i int) Verdict   { return e.answer(&e.packets[i]) }
 
 // Verdict is what becomes of a packet. The zero value drops it.
 type Verdict struct {

@@ -142,9 +142,15 @@ func run(t testing.TB, q *Queue, handle func(*Packet) Verdict) (stop func()) {
 // runTicks is run with a tick.
 func runTicks(t testing.TB, q *Queue, handle func(*Packet) Verdict, tick func() bool) (stop func()) {
 	t.Helper()
+	return runHandler(t, q, Each(handle), tick)
+}
+
+// runHandler is runTicks with a whole Handler.
+func runHandler(t testing.TB, q *Queue, h Handler, tick func() bool) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- q.Run(ctx, handle, tick) }()
+	go func() { done <- q.Run(ctx, h, tick) }()
 	var stopped atomic.Bool
 	stop = func() {
 		if stopped.Swap(true) {

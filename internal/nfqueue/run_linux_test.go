@@ -37,7 +37,7 @@ func TestNetnsRunEnds(t *testing.T) {
 
 	end := start()
 	idle()
-	if err := q.Run(t.Context(), markAll, func() bool { return false }); err == nil {
+	if err := q.Run(t.Context(), Each(markAll), func() bool { return false }); err == nil {
 		t.Error("two Run at a time: want an error")
 	}
 	end()
@@ -65,7 +65,7 @@ func TestNetnsRunEnds(t *testing.T) {
 		t.Error(err)
 	}
 	end()
-	if err := q.Run(t.Context(), markAll, func() bool { return false }); !errors.Is(err, os.ErrClosed) {
+	if err := q.Run(t.Context(), Each(markAll), func() bool { return false }); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Run after Close: want os.ErrClosed, got %v", err)
 	}
 	if err := q.Close(); err != nil {
@@ -88,14 +88,14 @@ func TestNetnsRunTicks(t *testing.T) {
 	// Each packet is sent by the handler of the one before: the loop never finds
 	// the queue empty.
 	go func() {
-		done <- q.Run(ctx, func(p *Packet) Verdict {
+		done <- q.Run(ctx, Each(func(p *Packet) Verdict {
 			handler.Store(int64(unix.Gettid()))
 			if _, err := u.send.Write([]byte("x")); err != nil {
 				t.Error(err)
 				cancel()
 			}
 			return Verdict{}
-		}, func() bool {
+		}), func() bool {
 			ticker.Store(int64(unix.Gettid()))
 			ticks.Add(1)
 			return false
@@ -214,7 +214,7 @@ func TestNetnsRunAllocates(t *testing.T) {
 	u := newUDP(t, ns, "127.0.0.1", 1)
 	q := open(t, ns, Config{})
 	rule{ns: ns}.add(t)
-	l := &loop{q: q, batch: newBatch(q.bufferSize), handle: markAll}
+	l := &loop{q: q, batch: newBatch(q.bufferSize), handler: Each(markAll)}
 	b := []byte("x")
 	if n := testing.AllocsPerRun(100, func() {
 		u.write(b)

@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/nfqueue"
@@ -15,29 +16,59 @@ import (
 type reader struct {
 	engine *Engine
 	parser packet.Parser
-	info   packet.Info
+	// packets are the batch, read what the parser made of them, hashes what the
+	// table of flows finds them by.
+	packets []nfqueue.Packet
+	read    []readPacket
+	hashes  []uint64
+	// info is the packet that is being answered, packet what schedulers see of it.
+	info   *packet.Info
 	packet sched.Packet
-	// batch is that of the last packet, drained whether the events were read since
-	// it came.
-	batch   uint64
+	// drained says whether the events were read since the batch came.
 	drained bool
+	// fetched keeps the compiler from leaving out what nobody reads.
+	fetched uint32
+}
+
+// readPacket is what the parser made of a packet, good where it was one.
+type readPacket struct {
+	packet.Info
+	good bool
 }
 
 // pass lets a packet go on without a mark: if it is for a virtual service after
 // all, the rules behind the queue give it one by weight.
 var pass = nfqueue.Verdict{Accept: true}
 
-// answer decides on a queued packet: the first of a flow, or one that overtook
-// what was decided on the first.
-func (r *reader) answer(p *nfqueue.Packet) nfqueue.Verdict {
+// Batch reads packets. Where there are several it has what the table says of their
+// flows loaded, which otherwise each would wait for.
+func (r *reader) Batch(packets []nfqueue.Packet) {
 	e := r.engine
-	if err := r.parser.Parse(p.Payload, &r.info); err != nil {
-		e.unparsed.Add(1)
+	r.packets, r.drained = packets, false
+	r.read, r.hashes = slices.Grow(r.read[:0], len(packets))[:len(packets)], r.hashes[:0]
+	for i := range packets {
+		v := &r.read[i]
+		if v.good = r.parser.Parse(packets[i].Payload, &v.Info) == nil; v.good {
+			r.hashes = append(r.hashes, e.flows.Hash(&v.Tuple))
+		} else {
+			e.unparsed.Add(1)
+		}
+	}
+	if len(r.hashes) > 1 {
+		e.mu.Lock()
+		r.fetched += e.flows.Fetch(r.hashes)
+		e.mu.Unlock()
+	}
+}
+
+// Answer decides on a packet of the batch: the first of a flow, or one that overtook
+// what was decided on the first.
+func (r *reader) Answer(i int) nfqueue.Verdict {
+	e, p := r.engine, &r.packets[i]
+	if !r.read[i].good {
 		return pass
 	}
-	if p.Batch != r.batch {
-		r.batch, r.drained = p.Batch, false
-	}
+	r.info = &r.read[i].Info
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r.info.FIN || r.info.RST {
@@ -82,7 +113,7 @@ func (m *model) find(t *flow.Tuple, mark uint32) *service {
 // available. A flow is decided on and counted once: the same packet again gets
 // the same answer.
 func (r *reader) decide(svc *service, p *nfqueue.Packet) *server {
-	e, in := r.engine, &r.info
+	e, in := r.engine, r.info
 	if onePacket(&svc.Service) && in.Protocol == uint8(ipvs.UDP) {
 		return r.once(svc, p)
 	}
@@ -176,7 +207,7 @@ func (r *reader) drain() (some bool) {
 // among the events before the packet was queued, or made none, or it was never
 // confirmed.
 func (r *reader) sameFlow(f *flowtable.Flow) *server {
-	e, in := r.engine, &r.info
+	e, in := r.engine, r.info
 	if s := e.model.server(f.Server); s != nil {
 		if f.Seq == in.Seq || e.tick-f.Born <= atOnceTicks {
 			e.doubt(s, f)

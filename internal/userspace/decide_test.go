@@ -2,10 +2,10 @@ package userspace
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/nfqueue"
 	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/ipvs"
@@ -52,15 +52,15 @@ func TestDecideMarks(t *testing.T) {
 	g := newRig(t)
 	g.apply(addOp(web), add(web, one, 1))
 	payload := firstPacket(tupleTo(web, "198.51.100.1:1000"), 1)
-	v := g.reader.answer(&nfqueue.Packet{Payload: payload, Mark: 0xf0abcd05})
+	v := g.answer(nfqueue.Packet{Payload: payload, Mark: 0xf0abcd05})
 	if want := (nfqueue.Verdict{Accept: true, SetMark: true, Mark: 0xf0000105}); v != want {
 		t.Errorf("verdict: want %+v, got %+v", want, v)
 	}
 	other := firstPacket(tupleTo(tcpService("192.0.2.11:80"), "198.51.100.1:1000"), 1)
-	if v := g.reader.answer(&nfqueue.Packet{Payload: other, Mark: 7}); v != pass {
+	if v := g.answer(nfqueue.Packet{Payload: other, Mark: 7}); v != pass {
 		t.Errorf("verdict on a packet of no service: want %+v, got %+v", pass, v)
 	}
-	if v := g.reader.answer(&nfqueue.Packet{Payload: payload[:12]}); v != pass || g.engine.unparsed.Load() != 1 {
+	if v := g.answer(nfqueue.Packet{Payload: payload[:12]}); v != pass || g.engine.unparsed.Load() != 1 {
 		t.Errorf("verdict on half a packet: want %+v, got %+v, %d unparsed", pass, v, g.engine.unparsed.Load())
 	}
 }
@@ -199,7 +199,7 @@ func TestFind(t *testing.T) {
 		{"192.0.2.11:80", 0, ""},
 	} {
 		payload := firstPacket(tupleTo(tcpService(test.dst), fmt.Sprintf("198.51.100.1:%d", 1000+i)), 1)
-		v := g.reader.answer(&nfqueue.Packet{Payload: payload, Mark: test.mark})
+		v := g.answer(nfqueue.Packet{Payload: payload, Mark: test.mark})
 		got := ""
 		if s := g.engine.model.server(g.engine.marks.id(v.Mark)); s != nil && v.SetMark {
 			got = s.Address.String()
@@ -236,9 +236,9 @@ func TestAnswerAllocates(t *testing.T) {
 	g := newRig(t)
 	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
 	tu := tupleTo(web, "198.51.100.1:1000")
-	p := &nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60}
+	p := nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60}
 	n := testing.AllocsPerRun(1000, func() {
-		g.reader.answer(p)
+		g.answer(p)
 		g.engine.release(g.engine.flows.Get(&tu), lost)
 	})
 	if n != 0 {
@@ -250,10 +250,10 @@ func BenchmarkAnswer(b *testing.B) {
 	g := newRig(b)
 	g.apply(addOp(web), add(web, one, 1), add(web, two, 1), add(web, three, 1))
 	tu := tupleTo(web, "198.51.100.1:1000")
-	p := &nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60}
+	p := nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60}
 	b.ReportAllocs()
 	for b.Loop() {
-		g.reader.answer(p)
+		g.answer(p)
 		g.engine.release(g.engine.flows.Get(&tu), lost)
 	}
 }
@@ -270,15 +270,26 @@ func BenchmarkAnswerAgain(b *testing.B) {
 	packets := make([][]byte, tuples)
 	for n := range packets {
 		packets[n] = firstPacket(tupleTo(web, fmt.Sprintf("198.51.%d.%d:1000", n>>8, n&255)), 1)
-		g.reader.answer(&nfqueue.Packet{Payload: packets[n], Length: 60})
+		g.answer(nfqueue.Packet{Payload: packets[n], Length: 60})
 	}
-	b.ReportAllocs()
-	n, p := 0, &nfqueue.Packet{Length: 60}
-	for b.Loop() {
-		p.Payload = packets[n%tuples]
-		p.Payload[20+7]++ // the sequence number
-		g.reader.answer(p)
-		n++
+	// In no order that the processor could foresee.
+	rand.Shuffle(tuples, func(i, j int) { packets[i], packets[j] = packets[j], packets[i] })
+	for _, size := range []int{1, 4, 16} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			batch := make([]nfqueue.Packet, size)
+			b.ReportAllocs()
+			for n := 0; n < b.N; n += size {
+				for i := range batch {
+					p := packets[(n+i)%tuples]
+					p[20+7]++ // the sequence number
+					batch[i] = nfqueue.Packet{Payload: p, Length: 60}
+				}
+				g.reader.Batch(batch)
+				for i := range batch {
+					g.reader.Answer(i)
+				}
+			}
+		})
 	}
 }
 
@@ -293,9 +304,15 @@ func TestDecideReadsEventsOnce(t *testing.T) {
 	g.kernel.end(first)
 	g.kernel.end(second)
 	before := g.kernel.drains
-	for _, batch := range []uint64{1000, 1001} {
-		for i, tu := range []flow.Tuple{first, second} {
-			g.reader.answer(&nfqueue.Packet{Payload: firstPacket(tu, uint32(batch)+uint32(i)), Length: 60, Batch: batch})
+	for seq := range uint32(2) {
+		g.reader.Batch([]nfqueue.Packet{
+			{Payload: firstPacket(first, 1000+seq), Length: 60},
+			{Payload: firstPacket(second, 2000+seq), Length: 60},
+		})
+		for i := range 2 {
+			if v := g.reader.Answer(i); !v.SetMark {
+				t.Errorf("packet %d: got %+v", i, v)
+			}
 		}
 	}
 	if n := g.kernel.drains - before; n != 2 {

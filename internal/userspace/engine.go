@@ -79,7 +79,7 @@ type rules interface {
 
 // queue is an NFQUEUE.
 type queue interface {
-	Run(ctx context.Context, handle func(*nfqueue.Packet) nfqueue.Verdict, tick func() (busy bool)) error
+	Run(ctx context.Context, h nfqueue.Handler, tick func() (busy bool)) error
 	Stats() nfqueue.Stats
 	Close() error
 }

@@ -26,7 +26,7 @@ func TestFlowLimit(t *testing.T) {
 		}
 		for i := range 40 {
 			tu := tupleTo(web, fmt.Sprintf("203.0.113.1:%d", 2000+i))
-			v := g.reader.answer(&nfqueue.Packet{Payload: firstPacket(tu, 7), Length: 60})
+			v := g.answer(nfqueue.Packet{Payload: firstPacket(tu, 7), Length: 60})
 			if i < 19 && !v.SetMark || i >= 19 && v != (nfqueue.Verdict{Accept: failOpen}) {
 				t.Errorf("fail open %v, packet %d: %+v", failOpen, i, v)
 			}
@@ -36,7 +36,7 @@ func TestFlowLimit(t *testing.T) {
 		}
 		g.counts(web.ServiceKey, map[string]string{one: "10/0/0", two: "10/0/0"})
 		// A retransmission of what is known needs no room.
-		if v := g.reader.answer(&nfqueue.Packet{Payload: firstPacket(known, 1), Length: 60}); !v.SetMark {
+		if v := g.answer(nfqueue.Packet{Payload: firstPacket(known, 1), Length: 60}); !v.SetMark {
 			t.Errorf("the same packet: %+v", v)
 		}
 		if !g.dumpAsked() {
@@ -71,7 +71,7 @@ func noQueues() ([]nfqueue.KernelQueue, error) { return nil, nil }
 
 // queueAny queues a first packet, whatever becomes of it.
 func (g *rig) queueAny(client string) {
-	g.reader.answer(&nfqueue.Packet{Payload: firstPacket(tupleTo(web, client), 7), Length: 60})
+	g.answer(nfqueue.Packet{Payload: firstPacket(tupleTo(web, client), 7), Length: 60})
 }
 
 // TestFlowLimitFollowsConntrack takes the limit from the host.

@@ -30,9 +30,8 @@ type rig struct {
 	store  *fakeStore
 	host   fakeHost
 	log    *strings.Builder
+	batch  []nfqueue.Packet
 	clock  time.Duration
-	// batch is that of the last packet queued.
-	batch uint64
 	// listeners is how many others listen to events.
 	listeners int
 }
@@ -99,8 +98,7 @@ func (g *rig) resync() {
 // gets, 0 for none.
 func (g *rig) queue(tu flow.Tuple, seq uint32) uint32 {
 	g.t.Helper()
-	g.batch++
-	v := g.reader.answer(&nfqueue.Packet{Payload: firstPacket(tu, seq), Length: 60, Batch: g.batch})
+	v := g.answer(nfqueue.Packet{Payload: firstPacket(tu, seq), Length: 60})
 	if !v.Accept {
 		g.t.Fatalf("packet of %v was dropped", tu)
 	}
@@ -108,6 +106,13 @@ func (g *rig) queue(tu flow.Tuple, seq uint32) uint32 {
 		return 0
 	}
 	return v.Mark
+}
+
+// answer hands the engine a packet that came alone.
+func (g *rig) answer(p nfqueue.Packet) nfqueue.Verdict {
+	g.batch = append(g.batch[:0], p)
+	g.reader.Batch(g.batch)
+	return g.reader.Answer(0)
 }
 
 // connect queues the first packet of a flow and has conntrack confirm it. It

@@ -56,7 +56,7 @@ func TestRouted(t *testing.T) {
 	g.counts(web.ServiceKey, map[string]string{one: "1/0/0", two: "1/0/0"})
 
 	for range 2 { // and a second that does not count
-		if v := g.reader.answer(&nfqueue.Packet{Payload: lastPacket(a)}); v != pass {
+		if v := g.answer(nfqueue.Packet{Payload: lastPacket(a)}); v != pass {
 			t.Errorf("verdict on a packet that closes: %+v", v)
 		}
 	}

@@ -34,7 +34,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			if i == 0 {
 				tick = e.tickEvents
 			}
-			if errs[i] = q.Run(ctx, r.answer, tick); errs[i] != nil {
+			if errs[i] = q.Run(ctx, r, tick); errs[i] != nil {
 				cancel()
 			}
 		})

@@ -14,7 +14,7 @@ import (
 // fakeQueue is a queue that the kernel takes away where fail is set.
 type fakeQueue struct{ fail error }
 
-func (q fakeQueue) Run(ctx context.Context, _ func(*nfqueue.Packet) nfqueue.Verdict, _ func() bool) error {
+func (q fakeQueue) Run(ctx context.Context, _ nfqueue.Handler, _ func() bool) error {
 	if q.fail != nil {
 		return q.fail
 	}

@@ -48,7 +48,7 @@ func TestWarnings(t *testing.T) {
 	look("queue 100: 5000 of 8192", "800 of 1000", "queue was full")
 	queues[1].Waiting, g.kernel.stats.Entries = 0, 0
 	g.pass(warnFor)
-	g.reader.answer(&nfqueue.Packet{Payload: []byte("nonsense")})
+	g.answer(nfqueue.Packet{Payload: []byte("nonsense")})
 	g.kernel.begin(tupleTo(web, "198.51.100.1:1000"), 0x7700, true)
 	g.kernel.lost = true
 	look("events came too fast", "no form that is known")

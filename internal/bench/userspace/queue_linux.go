@@ -50,7 +50,7 @@ func startQueue(ctx context.Context, tb netnstest.TB, r *rig.Rig) (*running, err
 			return nil, err
 		}
 		wg.Go(func() {
-			errs[i] = errors.Join(q.Run(ctx, answer, func() bool { return false }), q.Close())
+			errs[i] = errors.Join(q.Run(ctx, nfqueue.Each(answer), func() bool { return false }), q.Close())
 		})
 	}
 	return &running{func(syscall.Signal) error { return nil }, stop, func() string { return "" }}, nil

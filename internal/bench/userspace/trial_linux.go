@@ -116,7 +116,7 @@ func commonSysctls(balancer *netnstest.NS) {
 // together. Another one begins each time: what follows what must not matter.
 func (t *trial) round(ctx context.Context, m metric, round int) error {
 	outcomes := make([]rig.Outcome, len(t.sites))
-	for turn := range turns {
+	for turn := range m.turns {
 		for i := range t.sites {
 			i = (round + turn + i) % len(t.sites)
 			if err := t.turn(ctx, m, t.sites[i], &outcomes[i]); err != nil {

@@ -45,7 +45,7 @@ func (l *lab) serveQueue(number uint16, pick func(packet.Info) uint32) *daemon {
 	done := make(chan error, 1)
 	var p packet.Parser
 	go func() {
-		done <- q.Run(ctx, func(in *nfqueue.Packet) nfqueue.Verdict {
+		done <- q.Run(ctx, nfqueue.Each(func(in *nfqueue.Packet) nfqueue.Verdict {
 			var info packet.Info
 			if err := p.Parse(in.Payload, &info); err != nil {
 				return nfqueue.Verdict{}
@@ -58,7 +58,7 @@ func (l *lab) serveQueue(number uint16, pick func(packet.Info) uint32) *daemon {
 				return nfqueue.Verdict{Accept: true}
 			}
 			return nfqueue.Verdict{Accept: true, SetMark: true, Mark: in.Mark | mark}
-		}, func() bool { return false })
+		}), func() bool { return false })
 	}()
 	d.stop = sync.OnceFunc(func() {
 		cancel()
