@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func parseFlags(args []string, stderr io.Writer) (o options, status int) {
 	fs := new(flag.FlagSet)
 	fs.IntVar(&o.rounds, "rounds", 7, "`number` of rounds")
-	fs.DurationVar(&o.time, "time", 2*time.Second, "measured `time` of each contender, metric and round, in short turns")
+	fs.DurationVar(&o.time, "time", 2*time.Second, "measured `time` of each contender, metric and round, in short turns; for requests four times that")
 	contenders := fs.String("contenders", strings.Join(defaultContenders, ","),
 		"`list` of "+strings.Join(contenderNames(), ", "))
 	metrics := fs.String("metrics", strings.Join(metricNames(), ","), "`list` of what to measure")
