@@ -67,8 +67,8 @@ real server, which a warning says.`,
 		},
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when it has no connections left")
-	cmd.Flags().BoolVar(&inactive, "inactive", false, "wait for inactive connections, too")
-	cmd.Flags().DurationVar(&deadline, "deadline", 0, "wait for `DURATION` at most; 0 is for ever")
+	cmd.Flags().BoolVar(&inactive, "inactive", false, "with --wait: for inactive connections, too")
+	cmd.Flags().DurationVar(&deadline, "deadline", 0, "with --wait: for `DURATION`; 0 is for ever")
 	return cmd
 }
 

@@ -11,8 +11,8 @@ func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
 		Short: "Print the completion script of a shell",
-		Long: `Print the completion script of a shell. The packages install it; by hand, put it
-where the shell looks for completions.`,
+		Long: `Print the completion script of a shell, for a file where the shell looks for
+completions.`,
 		Example:           "  ipvsctl completion bash > /etc/bash_completion.d/ipvsctl",
 		Args:              args(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
 		ValidArgs:         shells,

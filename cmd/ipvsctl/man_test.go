@@ -46,6 +46,7 @@ func manPage(root *cobra.Command) string {
 	}
 	m.section("ENVIRONMENT")
 	m.item("NO_COLOR", "If set and not empty, there is no colour.")
+	m.item("TERM", "If it is dumb, there is no colour either.")
 	m.section("FILES")
 	m.item(api.DefaultSocket, "The control socket of lbd. Root and the members of its group may use it.")
 	m.section("EXAMPLES")

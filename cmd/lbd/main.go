@@ -36,7 +36,7 @@ where the kernel has none.
 
   -c, --config FILE      configuration (default /etc/lbd/lbd.yaml)
       --run-dir DIR      what lbd remembers of the table (default /run/lbd)
-      --check FILE       check a configuration, print every error and exit
+      --check FILE       check a configuration, print its errors and exit
       --clear            remove what a dead lbd left: the table, addresses, rules
                          and sysctls
       --log-level LEVEL  debug, info, warn or error (default info)

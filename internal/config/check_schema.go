@@ -151,7 +151,7 @@ var checkObject = newObject("a check", []key{
 	{name: "address", kind: kindString, example: "10.0.0.9", off: true, types: append(slices.Clone(networkChecks), checkExec),
 		doc: "Address to check instead of the real server's."},
 	{name: "to", kind: kindString, def: toServer, enum: []string{toServer, toService}, types: portChecks,
-		doc: "Whose address its packets are for. With service they go as those of clients do with forwarding route or tunnel, to the virtual service's address on this real server, so that one fails which lacks that address, or gets nothing through its tunnel. A real server that is this host is asked at its own address. Not with address, interface, mark or netns; udp needs require_reply, expect or min_reply."},
+		doc: "Whose address its packets are for. With service they go as those of clients do with forwarding route or tunnel, to the virtual service's address on this real server, so that one fails which lacks that address, or gets nothing through its tunnel. A real server that is this host is asked at its own address. Only with forwarding route, or tunnel of type ipip to a real server of the service's family, and not with fwmark. Not with address, interface, mark or netns, nor with the service's address as source; timeout is 1m at most; udp needs require_reply, expect or min_reply."},
 	{name: "source", kind: kindString, example: "10.0.0.1", off: true, types: networkChecks,
 		doc: "Address of this host that the check comes from."},
 	{name: "interface", kind: kindString, example: "eth0", off: true, types: networkChecks,

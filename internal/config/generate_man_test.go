@@ -27,15 +27,17 @@ Unknown, repeated and not yet supported keys are errors, and so are values out
 of range and contradictions.
 Each is reported as
 .Ql file:line:col: message ,
-all at once, and a file with an error changes nothing.
+all at once (of more than 20 the first 20, and how many more), and a file with an
+error changes nothing.
 Anchors, aliases, merge keys and tags are refused.
 .Bd -literal -offset indent
 lbd \-\-check /etc/lbd/lbd.yaml
 ipvsctl check /etc/lbd/lbd.yaml
 .Ed
 .Pp
-The first checks the file alone, without privileges; the second also asks the
-daemon what this host cannot do.
+The first checks the file, with the certificates and keys that it names, and needs
+no other privilege than to read them; the second also asks the daemon what this host
+cannot do.
 .Pp
 Durations are written with units:
 .Ql 500ms ,
@@ -128,8 +130,8 @@ func manPage(t *testing.T) string {
 		t.Fatal(err)
 	}
 	b.WriteString(".Sh FILES\n.Bl -tag -width Ds\n.It Pa /etc/lbd/lbd.yaml\nThe configuration.\n" +
-		".It Pa /usr/share/doc/lbd/reference.yaml\nEvery key with its default.\n" +
-		".It Pa /usr/share/doc/lbd/schema.json\nJSON Schema of the file, for editors.\n.El\n")
+		".It Pa internal/config/reference.yaml\nIn the sources: every key with its default.\n" +
+		".It Pa internal/config/schema.json\nIn the sources: JSON Schema of the file, for editors.\n.El\n")
 	b.WriteString(".Sh EXAMPLES\n.Bd -literal -offset indent\n" + strings.ReplaceAll(string(minimal), "-", `\-`) + ".Ed\n")
 	b.WriteString(manTail)
 	return b.String()

@@ -193,7 +193,7 @@ var serviceKeys = []key{
 	{name: "persistence", kind: kindObject, null: true, object: persistenceObject, off: true,
 		doc: "Sends a client to the real server that it had before. Left out or empty, the service is not persistent."},
 	{name: "one_packet", kind: kindBool, def: "false",
-		doc: "Schedules each datagram by itself; only with UDP or fwmark. Connections are not counted then, so lc, wlc, sed and nq are refused. With masq replies are not translated back."},
+		doc: "Schedules each datagram by itself; only with UDP or fwmark. Connections are not counted then, so the schedulers that go by them are refused: lc, wlc, sed, nq, wlc-fair, p2c, least-time and least-active. With masq replies are not translated back."},
 	{name: "slow_start", kind: kindDuration, def: "0s", max: hour,
 		doc: "How long a real server that failed or was disabled takes to its full share when it is back; 0s for none. Its weight grows in a straight line, in steps of a hundredth but at least a second; never from 0, not at the first start of lbd, and not while no other real server takes connections. As long as it is set all weights of the service are multiplied by one number, 100 unless that made one greater than 65535, so that a weight of 1 can grow, too. Only with the schedulers " + and(slowStartSchedulers) + "."},
 	{name: "fail_open_below", kind: kindInt, def: "0", max: 100,
@@ -201,7 +201,7 @@ var serviceKeys = []key{
 	{name: "quorum", kind: kindObject, object: quorumObject,
 		doc: "When enough real servers are well, and what to run when that changes."},
 	{name: "passive", kind: kindObject, null: true, object: passiveObject, off: true,
-		doc: "Takes a real server out for a time when connections of clients fail to reach it, whatever its checks say: the first packet of a TCP connection is not answered within 3 seconds, or by a reset or an ICMP error; of UDP ICMP errors of the real server itself alone count. What clients do later does not count, nor do connections that begin with Multipath TCP, Fast Open or other TCP options than systems send by themselves, and nothing is done unless another real server of the service is reached, nor while health is ignored. It is treated as on_failure says, comes back by itself, with the slow start if there is one, and at a restart of lbd; a reload changes nothing. {} is on with the values below; left out or empty, the service has none. Only with the userspace engine and forwarding: masq, not with sctp, one_packet or port 0; with fwmark mark only what the real servers listen for, since what they refuse counts."},
+		doc: "Takes a real server out for a time when connections of clients fail to reach it, whatever its checks say: the first packet of a TCP connection is not answered within 3 seconds, or by a reset or an ICMP error; of UDP ICMP errors of the real server itself alone count. What clients do later does not count, nor do connections that begin with Multipath TCP, Fast Open or other TCP options than systems send by themselves, nor with IP options or few hops left, and nothing is done unless another real server of the service is reached, nor while health is ignored. It is treated as on_failure says, comes back by itself, with the slow start if there is one, and at a restart of lbd; a reload changes nothing. {} is on with the values below; left out or empty, the service has none. Only with the userspace engine and forwarding: masq, not with sctp, one_packet or port 0; with fwmark mark only what the real servers listen for, since what they refuse counts."},
 }
 
 var serverObject = newObject("a real server", []key{
@@ -250,13 +250,13 @@ var userspaceObject = newObject("userspace", []key{
 	{name: "mark_mask", kind: kindBits, def: `"0x0fffff00"`, example: `"0x0fffff00"`,
 		doc: "Bits of packet marks and conntrack marks that name the real server, contiguous, at least 4. All other bits stay what they are. There is room for 2^bits - 2 real servers, those included that left and still have connections. Nothing else on the host may use these bits."},
 	{name: "ct_state_mask", kind: kindBits, def: `"0xf0000000"`, example: `"0xf0000000"`,
-		doc: "Bits of conntrack marks that tell the state of a connection, contiguous, at least 3, and none of mark_mask. Nothing else on the host may use these bits."},
+		doc: "Bits of conntrack marks that tell the state of a connection, contiguous, at least 3, with passive 4, and none of mark_mask. Nothing else on the host may use these bits."},
 	{name: "queue_length", kind: kindInt, def: "4096", min: 1, max: 1 << 20,
 		doc: "Packets of new connections that wait in a queue. What comes while it is full is decided by fail_open."},
 	{name: "fail_open", kind: kindBool, def: "true",
 		doc: "New connections that lbd cannot schedule, because a queue is full or lbd is not running, go to a real server by weight alone. With false their packets are dropped, and TCP clients try again."},
 	{name: "overhead", kind: kindString, def: sched.OverheadTotal.String(), enum: []string{sched.OverheadTotal.String(), sched.OverheadInactive.String()},
-		doc: "How lc, wlc, lblc, lblcr and twos weigh a real server's connections, and when its thresholds hold: total is 256 times the active ones and all, as in Linux 6.1.187, 6.12.105 and later, inactive is 256 times the active ones and the inactive, as before."},
+		doc: "How lc, wlc, wlc-fair, lblc, lblcr, twos and p2c weigh a real server's connections, and when its thresholds hold: total is 256 times the active ones and all, as in Linux 6.1.187, 6.12.105 and later, inactive is 256 times the active ones and the inactive, as before."},
 })
 
 var topObject = newObject("the file", []key{
@@ -282,7 +282,7 @@ var topObject = newObject("the file", []key{
 	{name: "timeouts", kind: kindObject, object: timeoutsObject, off: true,
 		doc: "The kernel's connection timeouts, whole seconds. lbd restores the old ones when it clears its table; those left out stay as they are."},
 	{name: "sysctls", kind: kindInts, object: sysctlObject,
-		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for expire_nodest_conn and expire_quiescent_template."},
+		doc: "Settings of net.ipv4.vs that lbd owns, and restores when it clears its table. Those left out stay as they are, but for expire_nodest_conn and expire_quiescent_template. The userspace engine has conn_reuse_mode and those two alone, as settings of its own; with it others are errors."},
 	{name: "userspace", kind: kindObject, object: userspaceObject,
 		doc: "The userspace engine."},
 	{name: "notify", kind: kindObject, object: notifyObject,
