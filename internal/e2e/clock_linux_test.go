@@ -37,8 +37,8 @@ func cmdClock(s *script, args []string) (string, error) {
 		return "", usage("clock alone|+TIME|-TIME")
 	}
 	if args[0] == "alone" {
-		if !ownClock() || s.alone {
-			return "", usage("[clock] clock alone, once")
+		if !ownClock() || s.alone || s.daemon.Running() {
+			return "", usage("[clock] clock alone, once, while lbd does not run")
 		}
 		wallClock.RUnlock()
 		wallClock.Lock()

@@ -52,8 +52,8 @@ const (
 //	lbd run ARGUMENT...                run lbd to its end
 //	lbd log REGEXP                     wait until lbd has written a line
 //	clock alone                        [clock] only: wait until no other scenario runs, and let none
-//	                                   begin, so that the clock may jump while lbd runs
-//	clock JUMP                         let the wall clock jump
+//	                                   begin; before the first jump, while lbd does not run
+//	clock JUMP                         let the wall clock jump; while lbd runs [clock] only
 //	reboot AGE                         leave of a dead lbd what a reboot does, its state file AGE old
 //	ipvsctl ARGUMENT...                run ipvsctl on lbd's socket
 //	table [FILE]                       print the engine's table, or compare it
@@ -487,7 +487,7 @@ func TestScriptsParse(t *testing.T) {
 			t.Fatal(err)
 		}
 		head, _, _ := strings.Cut(string(b), "\n-- ")
-		words := 0
+		words, alone := 0, false
 		for i, line := range strings.Split(head, "\n") {
 			line = conditions.ReplaceAllString(line, "")
 			w := strings.Fields(strings.TrimPrefix(line, "! "))
@@ -500,6 +500,9 @@ func TestScriptsParse(t *testing.T) {
 				continue
 			}
 			words++
+			if alone = alone || line == "clock alone"; w[0] == "clock" && !alone {
+				t.Errorf("%s:%d: the clock jumps before [clock] clock alone", f, i+1)
+			}
 			if _, ok := known[w[0]]; !ok && !slices.Contains(builtin, w[0]) {
 				t.Errorf("%s:%d: unknown command %q", f, i+1, w[0])
 			}

@@ -29,9 +29,9 @@ const (
 //
 // Run keeps its thread to itself. The handler and tick are called on it, never at
 // the same time: tick about every 5 ms, busy or idle, and about every 50 ms while
-// there is no packet and it returns that there was nothing to do. An Answer that
-// panics costs its packet the mark, no more, and a Batch that does all of its packets;
-// a panic of tick is not caught. The thread holds one of the GOMAXPROCS while packets come: a program sets it to one
+// there is no packet and it returns that there was nothing to do. A handler that
+// panics costs its packet the mark, no more; a panic of tick is not caught. The
+// thread holds one of the GOMAXPROCS while packets come: a program sets it to one
 // more a queue.
 func (q *Queue) Run(ctx context.Context, handler Handler, tick func() (busy bool)) error {
 	if !q.running.TryLock() {
@@ -155,7 +155,7 @@ func (l *loop) answer(n int) error {
 				if err == nil {
 					l.batch.packets = append(l.batch.packets, m.packet)
 				} else {
-					l.verdict(m.packet.ID, unmarked)
+					l.conclude(m.packet.ID, unmarked)
 				}
 			case m.kind == kindFailure:
 				gone = errors.Join(gone, l.failure(m))
@@ -164,7 +164,7 @@ func (l *loop) answer(n int) error {
 		}
 	}
 	if len(l.batch.packets) > 0 {
-		l.judge()
+		l.judge(l.batch.packets)
 	}
 	c.packets.Add(packets)
 	if packets > 0 {
@@ -180,29 +180,36 @@ func (l *loop) answer(n int) error {
 // the queue balance what has no mark.
 var unmarked = Verdict{Accept: true}
 
-// judge has the handler decide on the batch.
-func (l *loop) judge() {
-	seen := l.announce()
-	for i := range l.batch.packets {
+// judge has the handler decide on packets. One packet's fault must neither cost the
+// others nor lose that one: if a batch makes the handler panic, each of its packets
+// comes by itself.
+func (l *loop) judge(packets []Packet) {
+	seen := l.announce(packets)
+	if !seen && len(packets) > 1 {
+		for i := range packets {
+			l.judge(packets[i : i+1])
+		}
+		return
+	}
+	for i := range packets {
 		v := unmarked
 		if seen {
 			v = l.ask(i)
 		}
-		l.verdict(l.batch.packets[i].ID, v)
+		l.conclude(packets[i].ID, v)
 	}
 }
 
-// announce tells the handler of the batch, and says whether it took it.
-func (l *loop) announce() (ok bool) {
+// announce tells the handler of packets, and says whether it took them.
+func (l *loop) announce(packets []Packet) (ok bool) {
 	defer l.contain()
-	l.handler.Batch(l.batch.packets)
+	l.handler.Batch(packets)
 	return true
 }
 
 // ask calls the handler for one packet of the batch.
 func (l *loop) ask(i int) (v Verdict) {
-	// One packet's fault must neither cost the others nor lose this one.
-	v = unmarked
+	v = unmarked // after a panic
 	defer l.contain()
 	return l.handler.Answer(i)
 }
@@ -215,7 +222,8 @@ func (l *loop) contain() {
 	}
 }
 
-func (l *loop) verdict(id uint32, v Verdict) {
+// conclude adds a verdict to those that are sent next.
+func (l *loop) conclude(id uint32, v Verdict) {
 	l.batch.verdicts = appendVerdict(l.batch.verdicts, l.q.number, id, v)
 }
 

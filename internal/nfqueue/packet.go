@@ -1,7 +1,7 @@
 package nfqueue
 
-// Packet is a queued packet. It and its payload are valid only until the handler's
-// next batch.
+// Packet is a queued packet. It and its payload are valid only until the last of
+// its batch is answered.
 type Packet struct {
 	// ID is the kernel's, unique in the queue.
 	ID uint32
@@ -17,15 +17,17 @@ type Packet struct {
 
 // Handler decides on packets. It is never called twice at the same time.
 type Handler interface {
-	// Batch is told of packets that were received together, before the first of
-	// them is answered: all of them had been queued then.
+	// Batch is told of packets, at least one, that were received together, before
+	// the first of them is answered: all of them had been queued then. After a
+	// panic of it none is asked for, and each comes in a batch of its own.
 	Batch(packets []Packet)
 	// Answer returns the verdict on packet i of the last batch. Each is asked for
 	// once, in order.
 	Answer(i int) Verdict
 }
 
-// Each is a Handler that looks at one packet after the other.
+// Each is a Handler that looks at one packet after the other. Every queue needs one
+// of its own.
 func Each(answer func(*Packet) Verdict) Handler { return &each{answer: answer} }
 
 type each struct {

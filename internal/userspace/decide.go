@@ -17,7 +17,7 @@ type reader struct {
 	engine *Engine
 	parser packet.Parser
 	// packets are the batch, read what the parser made of them, hashes what the
-	// table of flows finds them by.
+	// table of flows finds those by that it could read.
 	packets []nfqueue.Packet
 	read    []readPacket
 	hashes  []uint64
@@ -26,8 +26,7 @@ type reader struct {
 	packet sched.Packet
 	// drained says whether the events were read since the batch came.
 	drained bool
-	// fetched keeps the compiler from leaving out what nobody reads.
-	fetched uint32
+	fetched uint32 // what Fetch returns, for nobody
 }
 
 // readPacket is what the parser made of a packet, good where it was one.
@@ -48,17 +47,21 @@ func (r *reader) Batch(packets []nfqueue.Packet) {
 	r.read, r.hashes = slices.Grow(r.read[:0], len(packets))[:len(packets)], r.hashes[:0]
 	for i := range packets {
 		v := &r.read[i]
-		if v.good = r.parser.Parse(packets[i].Payload, &v.Info) == nil; v.good {
+		if v.good = r.parser.Parse(packets[i].Payload, &v.Info) == nil; v.good && len(packets) > 1 {
 			r.hashes = append(r.hashes, e.flows.Hash(&v.Tuple))
-		} else {
-			e.unparsed.Add(1)
 		}
 	}
 	if len(r.hashes) > 1 {
-		e.mu.Lock()
-		r.fetched += e.flows.Fetch(r.hashes)
-		e.mu.Unlock()
+		r.fetch()
 	}
+}
+
+// fetch has the table load the flows of the batch.
+func (r *reader) fetch() {
+	e := r.engine
+	e.mu.Lock()
+	defer e.mu.Unlock() // whatever happens: all others wait for it
+	r.fetched += e.flows.Fetch(r.hashes)
 }
 
 // Answer decides on a packet of the batch: the first of a flow, or one that overtook
@@ -66,6 +69,7 @@ func (r *reader) Batch(packets []nfqueue.Packet) {
 func (r *reader) Answer(i int) nfqueue.Verdict {
 	e, p := r.engine, &r.packets[i]
 	if !r.read[i].good {
+		e.unparsed.Add(1)
 		return pass
 	}
 	r.info = &r.read[i].Info

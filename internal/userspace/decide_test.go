@@ -3,9 +3,11 @@ package userspace
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/lbd-project/lbd/internal/flow"
 	"github.com/lbd-project/lbd/internal/nfqueue"
 	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 	"github.com/lbd-project/lbd/ipvs"
@@ -231,18 +233,97 @@ func TestOnePacket(t *testing.T) {
 	}
 }
 
+// TestDecideBatch has packets of all kinds in one batch.
+func TestDecideBatch(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1))
+	packets := []nfqueue.Packet{
+		{Payload: []byte("nonsense"), Mark: 1},
+		{Payload: firstPacket(tupleTo(web, "198.51.100.1:1000"), 1), Mark: 0xf0abcd05},
+		{Payload: firstPacket(tupleTo(tcpService("192.0.2.11:80"), "198.51.100.1:1000"), 1), Mark: 7},
+		{Payload: firstPacket(tupleTo(web, "198.51.100.2:1000"), 1), Mark: 0x80000000},
+	}
+	g.reader.Batch(packets)
+	for i, want := range []nfqueue.Verdict{pass, {Accept: true, SetMark: true, Mark: 0xf0000105}, pass, {Accept: true, SetMark: true, Mark: 0x80000100}} {
+		if got := g.reader.Answer(i); got != want {
+			t.Errorf("packet %d: want %+v, got %+v", i, want, got)
+		}
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "2/0/0"})
+	if n := g.engine.unparsed.Load(); n != 1 {
+		t.Errorf("want 1 packet unparsed, got %d", n)
+	}
+}
+
+// TestFetchPanics leaves no lock behind where the table is broken: all of lbd would
+// wait for it.
+func TestFetchPanics(t *testing.T) {
+	g := newRig(t)
+	g.reader.hashes, g.engine.flows = []uint64{1, 2}, nil
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("want a panic")
+			}
+		}()
+		g.reader.fetch()
+	}()
+	if !g.engine.mu.TryLock() {
+		t.Fatal("the lock is held")
+	}
+	g.engine.mu.Unlock()
+}
+
+// TestReadersShare has two readers answer batches of the same flows at the same time:
+// each flow is counted once.
+func TestReadersShare(t *testing.T) {
+	g := newRig(t)
+	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
+	const flows, size = 500, 4
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			r := &reader{engine: g.engine}
+			packets := make([]nfqueue.Packet, size)
+			for n := range flows {
+				for i := range packets {
+					client := fmt.Sprintf("198.51.100.1:%d", 1000+(n+i)%flows)
+					packets[i] = nfqueue.Packet{Payload: firstPacket(tupleTo(web, client), 1), Length: 60}
+				}
+				r.Batch(packets)
+				for i := range packets {
+					if v := r.Answer(i); !v.SetMark {
+						t.Errorf("batch %d, packet %d: got %+v", n, i, v)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := g.engine.flows.Len(); n != flows {
+		t.Errorf("want %d flows, got %d", flows, n)
+	}
+	g.counts(web.ServiceKey, map[string]string{one: "250/0/0", two: "250/0/0"})
+}
+
 // TestAnswerAllocates takes flows in and out again.
 func TestAnswerAllocates(t *testing.T) {
 	g := newRig(t)
 	g.apply(addOp(web), add(web, one, 1), add(web, two, 1))
-	tu := tupleTo(web, "198.51.100.1:1000")
-	p := nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60}
+	tuples := []flow.Tuple{tupleTo(web, "198.51.100.1:1000"), tupleTo(web, "198.51.100.1:1001")}
+	var batch []nfqueue.Packet
+	for _, tu := range tuples {
+		batch = append(batch, nfqueue.Packet{Payload: firstPacket(tu, 1), Length: 60})
+	}
 	n := testing.AllocsPerRun(1000, func() {
-		g.answer(p)
-		g.engine.release(g.engine.flows.Get(&tu), lost)
+		g.reader.Batch(batch)
+		for i := range batch {
+			g.reader.Answer(i)
+			g.engine.release(g.engine.flows.Get(&tuples[i]), lost)
+		}
 	})
 	if n != 0 {
-		t.Errorf("%v allocations a packet", n)
+		t.Errorf("%v allocations in two packets", n)
 	}
 }
 
@@ -272,7 +353,7 @@ func BenchmarkAnswerAgain(b *testing.B) {
 		packets[n] = firstPacket(tupleTo(web, fmt.Sprintf("198.51.%d.%d:1000", n>>8, n&255)), 1)
 		g.answer(nfqueue.Packet{Payload: packets[n], Length: 60})
 	}
-	// In no order that the processor could foresee.
+	// In no order that the processor could foresee; the packets are as far apart.
 	rand.Shuffle(tuples, func(i, j int) { packets[i], packets[j] = packets[j], packets[i] })
 	for _, size := range []int{1, 4, 16} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {

@@ -73,15 +73,15 @@ func metrics(round time.Duration) []metric {
 	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	gbit := func(o *rig.Outcome) float64 { return o.BitRate() / 1e9 }
 	return []metric{
-		{"requests", load(request(parallel, threads)), rig.AnswerPort, []figure{
+		{name: "requests", load: load(request(parallel, threads)), port: rig.AnswerPort, turns: requestTurns, spread: true, figures: []figure{
 			{figureRate, "/s", (*rig.Outcome).Rate},
 			{figureCPU, "us", func(o *rig.Outcome) float64 { return us(o.CPU()) }},
-		}, true, requestTurns},
-		{"latency", load(request(1, 1)), rig.AnswerPort, []figure{
+		}},
+		{name: "latency", load: load(request(1, 1)), port: rig.AnswerPort, turns: turns, figures: []figure{
 			{figureP50, "us", func(o *rig.Outcome) float64 { return us(o.P50) }},
-		}, false, turns},
-		{"down", bulk(rig.Down), rig.SourcePort, []figure{{figureDown, "Gb/s", gbit}}, false, turns},
-		{"up", bulk(rig.Up), rig.DiscardPort, []figure{{figureUp, "Gb/s", gbit}}, false, turns},
+		}},
+		{name: "down", load: bulk(rig.Down), port: rig.SourcePort, turns: turns, figures: []figure{{figureDown, "Gb/s", gbit}}},
+		{name: "up", load: bulk(rig.Up), port: rig.DiscardPort, turns: turns, figures: []figure{{figureUp, "Gb/s", gbit}}},
 	}
 }
 

@@ -39,7 +39,7 @@ func (t *trial) play(ctx context.Context, h *e2e.Host) (err error) {
 		return err
 	}
 	h.Cleanup(func() { os.RemoveAll(t.dir) })
-	fmt.Fprintf(t.out, "%d rounds of %v each, Linux %s, %d processors\n", t.rounds, t.time, release(), runtime.NumCPU())
+	fmt.Fprintf(t.out, "%d rounds of %v each, requests of %v, Linux %s, %d processors\n", t.rounds, t.time, t.time*requestTurns/turns, release(), runtime.NumCPU())
 	loadModules()
 	for _, name := range t.contenders {
 		if err := t.open(ctx, h, name); err != nil {

@@ -27,15 +27,18 @@ func TestProgramUnread(t *testing.T) {
 	const hooks = 40
 	for i := range hooks {
 		h := set.make(config.Hook{Name: "page", Exec: &config.ExecHook{Args: []string{path, strconv.Itoa(i)}}}, set.log)
-		// Where the time was over before the file was waited for, it was not tried.
-		var err error
-		for begun := time.Now(); !errors.Is(err, command.ErrStart) && time.Since(begun) < 20*time.Second; {
+		send := func() (err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
 			_, err = h.sender.send(ctx, n)
-			cancel()
+			return err
+		}
+		err := send()
+		for begun := time.Now(); filetest.Late(err, command.ErrStart, begun); {
+			err = send()
 		}
 		if !errors.Is(err, command.ErrUnread) {
-			t.Errorf("want %v, got %v", command.ErrUnread, err)
+			t.Fatalf("want %v, got %v", command.ErrUnread, err)
 		}
 	}
 	if got := filetest.Threads(t); got > before+hooks/2 {

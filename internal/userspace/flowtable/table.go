@@ -63,9 +63,9 @@ func (t *Table) Get(k *flow.Tuple) *Flow {
 	return nil
 }
 
-// Fetch has the processor load what Get needs for some tuples, of which it gets the
-// hashes: it waits for their memory once, and not for each in turn. What it returns
-// is nothing to anybody.
+// Fetch has the processor load the flows of some tuples, of which it gets the hashes:
+// Get then need not wait for the memory of each in turn. The result, a sum of what it
+// read, only keeps the compiler from leaving the loads out.
 func (t *Table) Fetch(hashes []uint64) (sum uint32) {
 	for _, h := range hashes {
 		if f := t.shard(h).likely(h); f != nil {
