@@ -67,11 +67,6 @@ func (b *batch) received(i int) []byte {
 // runtime's preemption signal ends it: a receive with a time-out is never
 // restarted (signal(7)).
 func (b *batch) receive(fd, flags int) (int, unix.Errno) {
-	// A higher yield of packets: what the other programs of this processor send
-	// meanwhile comes with the same call. The first yield may choose this thread
-	// again, which has run the least; the second does not.
-	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(&b.headers[0])), batchSize, uintptr(unix.MSG_WAITFORONE|flags), 0, 0)
 	runtime.KeepAlive(b)
@@ -79,6 +74,14 @@ func (b *batch) receive(fd, flags int) (int, unix.Errno) {
 		return 0, errno
 	}
 	return int(n), 0
+}
+
+// yield has the other programs of this processor run first: what they send meanwhile
+// comes with the next receive. The first yield may choose this thread again, which
+// has run the least; the second does not.
+func yield() {
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
 // sendAttempts bounds how often a batch of verdicts is sent that the kernel has
