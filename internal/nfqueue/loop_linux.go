@@ -19,10 +19,6 @@ const (
 	restAfter    = 50
 	// receiveTimeout is how long a receive waits before the loop turns to poll.
 	receiveTimeout = 4 * time.Millisecond
-	// crowdRate is from how many packets in tickInterval on a receive waits for the
-	// others to send more: 4,000 a second. Where they come more slowly it would gain
-	// little, and each packet might wait for a time slice of every other program.
-	crowdRate = 20
 	// finalBatches bounds what Run answers after it was told to end.
 	finalBatches = 1024
 )
@@ -74,10 +70,7 @@ type loop struct {
 	handler Handler
 	faults  faults
 	fds     [2]unix.PollFd
-	// packets and batches came since the last tick; crowd says whether those before
-	// it were so many, and so close, that it pays to gather them.
-	packets, batches int
-	crowd            bool
+	gather  gather
 }
 
 func (l *loop) run(tick func() bool) error {
@@ -102,7 +95,7 @@ func (l *loop) run(tick func() bool) error {
 			if rest++; tick() {
 				rest = 0
 			}
-			l.look(now - last)
+			l.gather.look(now, now-last)
 			last = now
 		}
 	}
@@ -115,23 +108,17 @@ func (l *loop) run(tick func() bool) error {
 	return nil
 }
 
-// look decides how packets are received until the next tick, by those that came in
-// a time d. Where each comes alone, nothing can be gathered.
-func (l *loop) look(d time.Duration) {
-	l.crowd = l.packets >= int(crowdRate*d/tickInterval) && l.packets > l.batches+l.batches/8
-	l.packets, l.batches = 0, 0
-}
-
 // once receives a batch and answers it. It returns 0 when there was none.
 func (l *loop) once(flags int) (int, error) {
-	if l.crowd {
+	if l.gather.crowd {
+		begun := time.Now()
 		yield()
+		l.gather.waited(time.Since(begun))
 	}
 	n, errno := l.batch.receive(l.q.fd, flags)
 	switch errno {
 	case 0:
-		l.packets += n
-		l.batches++
+		l.gather.came(n)
 		return n, l.answer(n)
 	case unix.EAGAIN:
 		return 0, nil
