@@ -16,17 +16,14 @@ import (
 type reader struct {
 	engine *Engine
 	parser packet.Parser
-	// packets are the batch, read what the parser made of them, hashes what the
-	// table of flows finds those by that it could read.
+	// packets are the batch, read what the parser made of them.
 	packets []nfqueue.Packet
 	read    []readPacket
-	hashes  []uint64
 	// info is the packet that is being answered, packet what schedulers see of it.
 	info   *packet.Info
 	packet sched.Packet
 	// drained says whether the events were read since the batch came.
 	drained bool
-	fetched uint32 // what Fetch returns, for nobody
 }
 
 // readPacket is what the parser made of a packet, good where it was one.
@@ -39,29 +36,30 @@ type readPacket struct {
 // all, the rules behind the queue give it one by weight.
 var pass = nfqueue.Verdict{Accept: true}
 
-// Batch reads packets. Where there are several it has what the table says of their
-// flows loaded, which otherwise each would wait for.
+// Batch reads packets.
 func (r *reader) Batch(packets []nfqueue.Packet) {
-	e := r.engine
 	r.packets, r.drained = packets, false
-	r.read, r.hashes = slices.Grow(r.read[:0], len(packets))[:len(packets)], r.hashes[:0]
+	r.read = slices.Grow(r.read[:0], len(packets))[:len(packets)]
 	for i := range packets {
 		v := &r.read[i]
-		if v.good = r.parser.Parse(packets[i].Payload, &v.Info) == nil; v.good && len(packets) > 1 {
-			r.hashes = append(r.hashes, e.flows.Hash(&v.Tuple))
-		}
+		v.good = r.parser.Parse(packets[i].Payload, &v.Info) == nil
 	}
-	if len(r.hashes) > 1 {
+	if len(packets) > 1 {
 		r.fetch()
 	}
 }
 
-// fetch has the table load the flows of the batch.
+// fetch looks up the flows of a batch only to have their memory loaded: here the
+// processor waits for that of several at once, later each packet would in turn.
 func (r *reader) fetch() {
 	e := r.engine
 	e.mu.Lock()
 	defer e.mu.Unlock() // whatever happens: all others wait for it
-	r.fetched += e.flows.Fetch(r.hashes)
+	for i := range r.read {
+		if v := &r.read[i]; v.good {
+			e.flows.Get(&v.Tuple)
+		}
+	}
 }
 
 // Answer decides on a packet of the batch: the first of a flow, or one that overtook

@@ -259,7 +259,7 @@ func TestDecideBatch(t *testing.T) {
 // wait for it.
 func TestFetchPanics(t *testing.T) {
 	g := newRig(t)
-	g.reader.hashes, g.engine.flows = []uint64{1, 2}, nil
+	g.reader.read, g.engine.flows = []readPacket{{good: true}}, nil
 	func() {
 		defer func() {
 			if recover() == nil {

@@ -63,18 +63,6 @@ func (t *Table) Get(k *flow.Tuple) *Flow {
 	return nil
 }
 
-// Fetch has the processor load the flows of some tuples, of which it gets the hashes:
-// Get then need not wait for the memory of each in turn. The result, a sum of what it
-// read, only keeps the compiler from leaving the loads out.
-func (t *Table) Fetch(hashes []uint64) (sum uint32) {
-	for _, h := range hashes {
-		if f := t.shard(h).likely(h); f != nil {
-			sum += f.Seq
-		}
-	}
-	return sum
-}
-
 // Insert returns the flow of a tuple, which it makes if there is none; made is
 // true then, and everything but the tuple is zero. The flow stays valid until
 // the next Insert, Delete or Sweep. A tuple without protocol panics.
@@ -162,19 +150,6 @@ func (s *shard) find(h uint64, k *flow.Tuple) (i uint64, ok bool) {
 			return i, true
 		}
 	}
-}
-
-// likely returns the first flow of half a hash: nearly always that of the tuple.
-func (s *shard) likely(h uint64) *Flow {
-	if s.len == 0 {
-		return nil
-	}
-	for i := h & s.mask(); s.index[i] != 0; i = (i + 1) & s.mask() {
-		if e := s.index[i]; e.hash() == h&0xffffffff {
-			return s.flow(e.place())
-		}
-	}
-	return nil
 }
 
 // slotOf returns where in the index the flow of a place is.

@@ -165,29 +165,6 @@ func TestTableShrinks(t *testing.T) {
 	}
 }
 
-// TestTableFetch finds flows that are there, and only those, by their hashes.
-func TestTableFetch(t *testing.T) {
-	table := flowtable.New(1)
-	if got := table.Fetch([]uint64{0, 1, 1 << 63}); got != 0 {
-		t.Errorf("nothing there: want 0, got %d", got)
-	}
-	var hashes []uint64
-	var want uint32
-	for i := range uint32(5000) {
-		k := tuple(i)
-		hashes = append(hashes, table.Hash(&k))
-		if i%3 == 0 {
-			continue
-		}
-		f, _ := table.Insert(&k)
-		f.Seq = i
-		want += i
-	}
-	if got := table.Fetch(hashes); got != want {
-		t.Errorf("want all flows loaded, whose sum is %d, got %d", want, got)
-	}
-}
-
 func TestInsertWithoutProtocol(t *testing.T) {
 	defer func() {
 		if recover() == nil {
