@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/filetest"
 )
 
 // run makes one check. A busy machine must not fail one that gets an answer.
@@ -388,7 +388,7 @@ func TestLeaksNothing(t *testing.T) {
 				t.Fatal("want a failure")
 			}
 			settle(t, held)
-			fds, routines := descriptors(t), runtime.NumGoroutine()
+			fds, routines := filetest.Descriptors(t), runtime.NumGoroutine()
 			const n, parallel = 1000, 50
 			failed := make(chan error, n)
 			slots := make(chan struct{}, parallel)
@@ -406,14 +406,14 @@ func TestLeaksNothing(t *testing.T) {
 			}
 			settle(t, held)
 			deadline := time.Now().Add(10 * time.Second)
-			for (runtime.NumGoroutine() > routines || descriptors(t) > fds) && time.Now().Before(deadline) {
+			for (runtime.NumGoroutine() > routines || filetest.Descriptors(t) > fds) && time.Now().Before(deadline) {
 				settle(t, held)
 				time.Sleep(time.Millisecond)
 			}
 			if got := runtime.NumGoroutine(); got > routines {
 				t.Errorf("%s over %s: %d goroutines before, %d after", tt.name, transport, routines, got)
 			}
-			if got := descriptors(t); got > fds {
+			if got := filetest.Descriptors(t); got > fds {
 				t.Errorf("%s over %s: %d descriptors before, %d after", tt.name, transport, fds, got)
 			}
 		}
@@ -431,13 +431,4 @@ func settle(t *testing.T, held chan net.Conn) {
 			return
 		}
 	}
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(names)
 }

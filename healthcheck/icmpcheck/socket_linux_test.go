@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/filetest"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
@@ -133,7 +134,7 @@ func TestNetnsLeaksNothing(t *testing.T) {
 		if err := next()(); !errors.Is(err, tt.want) { // warm up
 			t.Fatalf("%s, %s: want %v, got %v", tt.name, tt.to, tt.want, err)
 		}
-		fds, routines, threads := count(t, "/proc/self/fd"), runtime.NumGoroutine(), count(t, "/proc/self/task")
+		fds, routines, threads := filetest.Descriptors(t), runtime.NumGoroutine(), filetest.Threads(t)
 		const n, parallel = 1000, 50
 		failed, slots := make(chan error, n), make(chan struct{}, parallel)
 		for range n {
@@ -149,7 +150,7 @@ func TestNetnsLeaksNothing(t *testing.T) {
 				t.Fatalf("%s, %s: want %v, got %v", tt.name, tt.to, tt.want, err)
 			}
 		}
-		if got := count(t, "/proc/self/fd"); got != fds {
+		if got := filetest.Descriptors(t); got != fds {
 			t.Errorf("%s, %s: %d descriptors before, %d after", tt.name, tt.to, fds, got)
 		}
 		// The goroutines above and those of contexts need a moment to end.
@@ -160,19 +161,10 @@ func TestNetnsLeaksNothing(t *testing.T) {
 		if got := runtime.NumGoroutine(); got > routines {
 			t.Errorf("%s, %s: %d goroutines before, %d after", tt.name, tt.to, routines, got)
 		}
-		if got := count(t, "/proc/self/task"); got > threads+50 {
+		if got := filetest.Threads(t); got > threads+50 {
 			t.Errorf("%s, %s: %d threads before, %d after", tt.name, tt.to, threads, got)
 		}
 	}
-}
-
-func count(t *testing.T, dir string) int {
-	t.Helper()
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(names)
 }
 
 // TestNetnsCancel ends a check that waits.

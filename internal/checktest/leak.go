@@ -1,12 +1,13 @@
 package checktest
 
 import (
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lbd-project/lbd/internal/filetest"
 )
 
 // Leaks calls check n times, at most 50 at once, and fails the test if there are
@@ -37,23 +38,14 @@ func Leaks(t testing.TB, n int, check func()) {
 // a connection takes a moment to close.
 func settled(t testing.TB, fds, routines int) (int, int) {
 	t.Helper()
-	f, r := descriptors(t), runtime.NumGoroutine()
+	f, r := filetest.Descriptors(t), runtime.NumGoroutine()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
-		f2, r2 := descriptors(t), runtime.NumGoroutine()
+		f2, r2 := filetest.Descriptors(t), runtime.NumGoroutine()
 		if fds == 0 && f2 == f && r2 == r || f2 <= fds && r2 <= routines {
 			return f2, r2
 		}
 		f, r = f2, r2
 	}
 	return f, r
-}
-
-func descriptors(t testing.TB) int {
-	t.Helper()
-	names, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(names)
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lbd-project/lbd/internal/filetest"
 )
 
 // tag is a text that marks the processes of the test by their environment.
@@ -252,15 +254,6 @@ func figure(t *testing.T, name string) int {
 	return n
 }
 
-func descriptors(t *testing.T) int {
-	t.Helper()
-	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(names)
-}
-
 // TestRunLeaksNothing has programs fail in every way and counts descriptors,
 // goroutines, threads and processes.
 func TestRunLeaksNothing(t *testing.T) {
@@ -288,7 +281,7 @@ func TestRunLeaksNothing(t *testing.T) {
 				return err
 			}
 			run() // the poller and the like exist now
-			fds, routines, threads := descriptors(t), runtime.NumGoroutine(), figure(t, "Threads")
+			fds, routines, threads := filetest.Descriptors(t), runtime.NumGoroutine(), figure(t, "Threads")
 			for range tt.n {
 				if err := run(); (err == nil) != (name == "exits" || name == "masked") {
 					t.Fatal(err)
@@ -300,7 +293,7 @@ func TestRunLeaksNothing(t *testing.T) {
 					break
 				}
 			}
-			if got := descriptors(t); got != fds {
+			if got := filetest.Descriptors(t); got != fds {
 				t.Errorf("want %d descriptors as before, got %d", fds, got)
 			}
 			if got := runtime.NumGoroutine(); got > routines {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
@@ -25,10 +26,10 @@ func TestRunUnreadShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Run(within(t, 20*time.Millisecond))
-		for begun := time.Now(); filetest.Late(err, ErrStart, begun); {
-			_, err = c.Run(within(t, 20*time.Millisecond))
-		}
+		err = filetest.Unread(t, ErrStart, func(ctx context.Context) error {
+			_, err := c.Run(ctx)
+			return err
+		})
 		if !errors.Is(err, ErrUnread) || !errors.Is(err, ErrStart) {
 			t.Fatalf("want %v, got %v", ErrUnread, err)
 		}

@@ -81,11 +81,13 @@ func TestHookCommandsUnread(t *testing.T) {
 	before := filetest.Threads(t)
 	const n = 40
 	for i := range n {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if _, err := h.run(ctx, []string{program, strings.Repeat("x", i%20)}, nil); !errors.Is(err, command.ErrUnread) {
+		err := filetest.Unread(t, command.ErrStart, func(ctx context.Context) error {
+			_, err := h.run(ctx, []string{program, strings.Repeat("x", i%20)}, nil)
+			return err
+		})
+		if !errors.Is(err, command.ErrUnread) {
 			t.Errorf("want %v, got %v", command.ErrUnread, err)
 		}
-		cancel()
 	}
 	if got := filetest.Threads(t); got > before+n/4 {
 		t.Errorf("%d threads before, %d after %d commands", before, got, n)

@@ -36,9 +36,5 @@ func Withhold(t testing.TB, path string) (give func()) {
 // Threads returns how many threads this process has.
 func Threads(t testing.TB) int {
 	t.Helper()
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(threads)
+	return entries(t, "/proc/self/task")
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/lbd-project/lbd/internal/command"
 	"github.com/lbd-project/lbd/internal/config"
@@ -27,16 +26,10 @@ func TestProgramUnread(t *testing.T) {
 	const hooks = 40
 	for i := range hooks {
 		h := set.make(config.Hook{Name: "page", Exec: &config.ExecHook{Args: []string{path, strconv.Itoa(i)}}}, set.log)
-		send := func() (err error) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			defer cancel()
-			_, err = h.sender.send(ctx, n)
+		err := filetest.Unread(t, command.ErrStart, func(ctx context.Context) error {
+			_, err := h.sender.send(ctx, n)
 			return err
-		}
-		err := send()
-		for begun := time.Now(); filetest.Late(err, command.ErrStart, begun); {
-			err = send()
-		}
+		})
 		if !errors.Is(err, command.ErrUnread) {
 			t.Fatalf("want %v, got %v", command.ErrUnread, err)
 		}
