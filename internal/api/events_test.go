@@ -31,8 +31,8 @@ func TestClientEvents(t *testing.T) {
 	}
 }
 
-// follow reads events in the background.
-func follow(t *testing.T, c *Client, q EventQuery) (seen <-chan uint64, end func() error) {
+// follow reads events in the background, until its reader leaves or lbd ends.
+func follow(t *testing.T, c *Client, q EventQuery) (seen <-chan uint64, leave func(), ended <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	events, done := make(chan uint64, 100), make(chan error, 1)
@@ -42,10 +42,7 @@ func follow(t *testing.T, c *Client, q EventQuery) (seen <-chan uint64, end func
 			return true
 		})
 	}()
-	return events, func() error {
-		cancel()
-		return <-done
-	}
+	return events, cancel, done
 }
 
 func wantSeq(t *testing.T, seen <-chan uint64, want uint64) {
@@ -69,7 +66,7 @@ func TestEventsFollow(t *testing.T) {
 	lim.heartbeat = pause / 20
 	backend := fixture()
 	c := NewClient(serve(t, backend, Options{}, lim), pause/2)
-	seen, end := follow(t, c, EventQuery{Follow: true})
+	seen, leave, ended := follow(t, c, EventQuery{Follow: true})
 	wantSeq(t, seen, 41)
 	wantSeq(t, seen, 43)
 	for seq := uint64(44); seq < 46; seq++ {
@@ -77,7 +74,8 @@ func TestEventsFollow(t *testing.T) {
 		backend.happen(Event{Seq: seq, Kind: EventAdmin})
 		wantSeq(t, seen, seq)
 	}
-	if err := end(); !errors.Is(err, context.Canceled) {
+	leave()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("want the reader's own end, got %v", err)
 	}
 }
@@ -130,7 +128,7 @@ func TestEventsStopped(t *testing.T) {
 	s := NewServer(fixture(), Options{})
 	s.limits.grace = 20 * time.Second
 	stop := run(t, s, l)
-	seen, end := follow(t, NewClient(socket, 20*time.Second), EventQuery{Follow: true, Since: 41})
+	seen, _, ended := follow(t, NewClient(socket, 20*time.Second), EventQuery{Follow: true, Since: 41})
 	wantSeq(t, seen, 43)
 	begun := time.Now()
 	if err := stop(); err != nil {
@@ -139,7 +137,7 @@ func TestEventsStopped(t *testing.T) {
 	if d := time.Since(begun); d > 10*time.Second {
 		t.Errorf("the stop took %v", d)
 	}
-	if err := end(); err == nil || !strings.Contains(err.Error(), "lbd stopped") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "lbd stopped") {
 		t.Errorf("want an error about the stop, got %v", err)
 	}
 }
