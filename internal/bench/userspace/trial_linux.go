@@ -102,11 +102,11 @@ func loadModules() {
 	}
 }
 
-// commonSysctls sets what all contenders have in common. Accounting, which lbd
-// needs, costs the others the same. Events are made of none but the connections
-// that rules choose, as lbd's do: by default the kernel makes some of each
-// connection as soon as a program in any network namespace listens to events,
-// and the limit would pay for that program.
+// commonSysctls sets what all contenders have in common. Accounting, which no
+// contender needs and many hosts have, costs all the same. Events are made of none
+// but the connections that rules choose, as lbd's do: by default the kernel makes
+// some of each connection as soon as a program in any network namespace listens to
+// events, and the limit would pay for that program.
 func commonSysctls(balancer *netnstest.NS) {
 	balancer.SetSysctl("net.netfilter.nf_conntrack_acct", "1")
 	balancer.SetSysctl("net.netfilter.nf_conntrack_events", "0")
