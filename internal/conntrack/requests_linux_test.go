@@ -45,7 +45,8 @@ const (
 )
 
 // serve answers each line of a connection as it says: "wait 50ms", "send TEXT",
-// "big BYTES", one step after the other, divided by semicolons. It sends the
+// "big BYTES", "more" (wait until the client sends more, closes or resets), one
+// step after the other, divided by semicolons. It sends the
 // times between the line and the first byte sent to waits.
 func (l *lab) serve(waits chan<- time.Duration) {
 	ln := l.server.Listen("tcp", server4+":8080")
@@ -76,6 +77,9 @@ func (l *lab) serve(waits chan<- time.Duration) {
 							out = []byte(arg + "\n")
 						case "big":
 							out = append(slices.Repeat([]byte("x"), 1<<20), '\n')
+						case "more": // until the client says more, or that there is none
+							in.Peek(1)
+							continue
 						case "close":
 							return
 						}
@@ -175,9 +179,9 @@ func TestNetnsRequestsBlurred(t *testing.T) {
 			read(c, 2)
 		}, []string{asked, answered}},
 		{"a request behind an unanswered one is not seen", func(c net.Conn) {
-			io.WriteString(c, "wait 60ms;send 1\n")
+			io.WriteString(c, "more;send 1\n")
 			time.Sleep(wait)
-			io.WriteString(c, "wait 60ms;send 2\n")
+			io.WriteString(c, "wait 20ms;send 2\n")
 			read(c, 2)
 		}, []string{asked, answered}},
 		{"what the server pushes later is not seen", func(c net.Conn) {
@@ -199,12 +203,12 @@ func TestNetnsRequestsBlurred(t *testing.T) {
 			read(c, 1)
 		}, []string{asked, closed}},
 		{"a client that half closes still waits", func(c net.Conn) {
-			io.WriteString(c, "wait 20ms;send 1\n")
+			io.WriteString(c, "more;send 1\n")
 			c.(*net.TCPConn).CloseWrite()
 			read(c, 2)
 		}, []string{asked, "update 30000100", closed}},
 		{"a client that resets waits no more", func(c net.Conn) {
-			io.WriteString(c, "wait 200ms;send 1\n")
+			io.WriteString(c, "more;send 1\n")
 			time.Sleep(wait)
 			c.(*net.TCPConn).SetLinger(0)
 			c.Close()
