@@ -25,9 +25,7 @@ func testFull(t *testing.T, ns *netnstest.NS, r rule) {
 	for i := range byte(packets) {
 		u.write([]byte{i})
 	}
-	if k := kernelQueue(t, ns); k.Waiting != room || k.Dropped != packets-room {
-		t.Errorf("want %d waiting, the rest of %d dropped, got %+v", room, packets, k)
-	}
+	waitQueued(t, ns, room, packets-room)
 	run(t, q, markAll)
 	for i := range byte(room) {
 		if b, mark := u.read(); b[0] != i || mark != 0x101 {
@@ -99,9 +97,7 @@ func testOwnerStopped(t *testing.T, ns *netnstest.NS, r rule) {
 	for range packets {
 		u.write([]byte("x"))
 	}
-	if k := kernelQueue(t, ns); k.Waiting != packets {
-		t.Errorf("want %d waiting, got %+v", packets, k)
-	}
+	waitQueued(t, ns, packets, 0)
 	if err := owner.Process.Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +106,16 @@ func testOwnerStopped(t *testing.T, ns *netnstest.NS, r rule) {
 			t.Errorf("want mark 0x101, got %#x", mark)
 		}
 	}
+}
+
+// waitQueued waits until so many packets wait, and so many were dropped. A busy
+// kernel hands over later what was sent.
+func waitQueued(t *testing.T, ns *netnstest.NS, waiting, dropped uint64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d packets that wait, %d dropped", waiting, dropped), func() bool {
+		k := kernelQueue(t, ns)
+		return k.Waiting == waiting && k.Dropped == dropped
+	})
 }
 
 func expectMark(t *testing.T, u *udp, want uint32) {
