@@ -137,7 +137,7 @@ func TestNetnsDo(t *testing.T) {
 		}
 		return tasks
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for len(astray()) > 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
