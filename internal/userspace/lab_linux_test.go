@@ -57,6 +57,10 @@ type labServer struct {
 const (
 	labVIP4, labVIP6 = "192.0.2.10", "2001:db8::10"
 	labPort          = 80
+	// patience bounds waits for what comes on a busy host, too, and silence is how
+	// long nothing comes where nothing may.
+	patience = 30 * time.Second
+	silence  = 3 * time.Second
 )
 
 func newLab(t testing.TB, servers int) *lab {
@@ -218,7 +222,7 @@ func (l *lab) open() {
 			if err != nil {
 				l.t.Errorf("Run: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			l.t.Errorf("Run does not end")
 		}
 	})
@@ -269,14 +273,14 @@ type conn struct {
 
 // dial connects from a namespace and reads the server's name.
 func (l *lab) dial(from *netnstest.NS, svc ipvs.Service) (*conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := from.DialContext(ctx, "tcp", svc.Address.String())
 	if err != nil {
 		return nil, err
 	}
 	out := &conn{Conn: c}
-	if err := c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
 	line, err := bufio.NewReader(c).ReadString('\n')
@@ -313,13 +317,16 @@ func (l *lab) connectFrom(from *netnstest.NS, svc ipvs.Service, n int) ([]*conn,
 
 // alive checks that a connection still carries data, which the server sends
 // back.
-func (c *conn) alive() error {
+func (c *conn) alive() error { return c.answers(patience) }
+
+// answers is alive for data that comes back in time.
+func (c *conn) answers(timeout time.Duration) error {
 	c.pings++
 	ping := fmt.Sprintf("%04d", c.pings)
 	if _, err := io.WriteString(c, ping); err != nil {
 		return err
 	}
-	if err := c.SetReadDeadline(time.Now().Add(3 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	for b := make([]byte, 4); string(b) != ping; { // earlier ones may come late
@@ -348,7 +355,7 @@ func (l *lab) ask(svc ipvs.Service, port int) (string, error) {
 	if _, err := c.Write([]byte("who")); err != nil {
 		return "", err
 	}
-	if err := c.SetReadDeadline(time.Now().Add(3 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return "", err
 	}
 	b := make([]byte, 100)

@@ -131,7 +131,7 @@ func fragments(from, to netip.Addr, b []byte, size int) [][]byte {
 // answered reads a datagram and checks which server sent it.
 func answered(t *testing.T, pc net.PacketConn, svc ipvs.Service, want string) {
 	t.Helper()
-	if err := pc.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := pc.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 100)
@@ -186,7 +186,7 @@ func TestNetnsExtensionHeaders(t *testing.T) {
 	web, ops := l.service(ipvs.TCP, ipvs.IPv6)
 	l.apply(ops...)
 	for i, want := range []string{"s1", "s2"} {
-		d := net.Dialer{Timeout: 5 * time.Second, Control: func(_, _ string, c syscall.RawConn) (err error) {
+		d := net.Dialer{Timeout: patience, Control: func(_, _ string, c syscall.RawConn) (err error) {
 			if e := c.Control(func(fd uintptr) {
 				err = unix.SetsockoptString(int(fd), unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, string(padding(0)))
 			}); e != nil {
@@ -256,7 +256,7 @@ func TestNetnsPathMTUOfServer(t *testing.T) {
 			c := conns[0]
 			const size = 100_000
 			go c.Write(make([]byte, size))
-			if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			if n, err := io.CopyN(io.Discard, c, size); err != nil {

@@ -108,7 +108,7 @@ func TestNetnsTunnel(t *testing.T) {
 			// Deleted, and back.
 			one := conns[slices.IndexFunc(conns, func(c *conn) bool { return c.server == "s1" })]
 			l.apply(remove(svc, ends[0]))
-			if one.alive() == nil {
+			if one.answers(silence) == nil {
 				t.Error("a connection to a deleted real server goes on")
 			}
 			l.alive(slices.DeleteFunc(slices.Clone(conns), func(c *conn) bool { return c.server == "s1" }))
@@ -117,7 +117,7 @@ func TestNetnsTunnel(t *testing.T) {
 			}
 			l.apply(tunnelTo(add(svc, ends[0], 1)))
 			l.until(func() string {
-				if err := one.alive(); err != nil {
+				if err := one.answers(silence); err != nil {
 					return err.Error()
 				}
 				return ""
