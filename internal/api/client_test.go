@@ -105,7 +105,7 @@ func TestClientAgainstADeadDaemon(t *testing.T) {
 	deadSocket(t, dead)
 	absent := filepath.Join(dir, "absent.sock")
 
-	_, err := NewClient(dead, time.Second).Status(t.Context())
+	_, err := NewClient(dead, 20*time.Second).Status(t.Context())
 	if want := "lbd does not answer on " + dead + ": connection refused; is it running? systemctl start lbd"; err == nil || err.Error() != want {
 		t.Errorf("want %s\ngot %v", want, err)
 	}
@@ -113,7 +113,7 @@ func TestClientAgainstADeadDaemon(t *testing.T) {
 		t.Error("a refused connection does not match ErrNotRunning")
 	}
 
-	_, err = NewClient(absent, time.Second).Status(t.Context())
+	_, err = NewClient(absent, 20*time.Second).Status(t.Context())
 	if want := "lbd does not answer on " + absent + ": there is no such socket; is it running? systemctl start lbd"; err == nil || err.Error() != want {
 		t.Errorf("want %s\ngot %v", want, err)
 	}

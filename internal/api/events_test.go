@@ -61,7 +61,7 @@ func wantSeq(t *testing.T, seen <-chan uint64, want uint64) {
 // limit of a request and than the client's patience.
 func TestEventsFollow(t *testing.T) {
 	lim := testLimits()
-	const pause = 2 * time.Second
+	const pause = 4 * time.Second
 	lim.header, lim.read, lim.write, lim.handle, lim.stream = pause/4, pause/4, pause/4, pause/4, pause/4
 	lim.heartbeat = pause / 20
 	backend := fixture()
@@ -69,8 +69,8 @@ func TestEventsFollow(t *testing.T) {
 	seen, leave, ended := follow(t, c, EventQuery{Follow: true})
 	wantSeq(t, seen, 41)
 	wantSeq(t, seen, 43)
+	time.Sleep(pause)
 	for seq := uint64(44); seq < 46; seq++ {
-		time.Sleep(pause)
 		backend.happen(Event{Seq: seq, Kind: EventAdmin})
 		wantSeq(t, seen, seq)
 	}
@@ -83,7 +83,7 @@ func TestEventsFollow(t *testing.T) {
 // A reader that reads nothing is cut off, and those who tell never wait for it.
 func TestEventsSlowReader(t *testing.T) {
 	lim := testLimits()
-	lim.followers, lim.stall, lim.ahead, lim.heartbeat = 1, 200*time.Millisecond, 2*chunk, 20*time.Millisecond
+	lim.followers, lim.stall, lim.ahead, lim.heartbeat = 1, time.Second, 2*chunk, 20*time.Millisecond
 	backend := fixture()
 	socket := serve(t, backend, Options{}, lim)
 	slow := dial(t, socket)

@@ -135,7 +135,6 @@ func TestStrangePaths(t *testing.T) {
 func TestHugeBody(t *testing.T) {
 	lim := testLimits()
 	lim.body = 1 << 20
-	lim.read = 20 * time.Second
 	backend := fixture()
 	socket := serve(t, backend, Options{}, lim)
 	fits := `{"name":"x","content":"` + strings.Repeat("y", 1<<20-25) + `"}`
@@ -165,7 +164,9 @@ func TestHugeBody(t *testing.T) {
 
 // Each of these clients would hold a slot for ever.
 func TestSlowClients(t *testing.T) {
-	socket := serve(t, fixture(), Options{}, testLimits())
+	lim := testLimits()
+	lim.header, lim.read = 200*time.Millisecond, 400*time.Millisecond
+	socket := serve(t, fixture(), Options{}, lim)
 	tests := []struct{ name, send, drip string }{
 		{"says nothing", "", ""},
 		{"half a header", "GET /v1/status HTTP/1.1\r\nHost:", ""},
@@ -177,11 +178,7 @@ func TestSlowClients(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := dial(t, socket)
-			if tt.send != "" {
-				if _, err := io.WriteString(c, tt.send); err != nil {
-					t.Fatal(err)
-				}
-			}
+			io.WriteString(c, tt.send) // on a busy host too late, which is slow, too
 			stopped := make(chan struct{})
 			go func() {
 				defer close(stopped)
@@ -205,9 +202,9 @@ func TestSlowClients(t *testing.T) {
 // A client that asks and never reads must not keep its connection.
 func TestClientThatDoesNotRead(t *testing.T) {
 	lim := testLimits()
-	lim.conns = 1
+	lim.conns, lim.write = 1, 2*time.Second
 	backend := fixture()
-	backend.services = make([]Service, 50000) // far more than a socket's buffer
+	backend.services = make([]Service, 5000) // far more than a socket's buffer
 	socket := serve(t, backend, Options{}, lim)
 	c := dial(t, socket)
 	if _, err := io.WriteString(c, "GET /v1/services HTTP/1.1\r\nHost: l\r\n\r\n"); err != nil {
@@ -239,7 +236,7 @@ func TestHalfClosed(t *testing.T) {
 
 func TestManyConnections(t *testing.T) {
 	lim := testLimits()
-	lim.conns = 4
+	lim.conns, lim.header = 4, time.Second
 	var now, most atomic.Int64
 	backend := fixture()
 	backend.hook = func(context.Context) {
@@ -255,7 +252,7 @@ func TestManyConnections(t *testing.T) {
 	}
 	socket := serve(t, backend, Options{}, lim)
 	// Idle ones fill every slot; the honest wait for the header timeout.
-	for range 20 {
+	for range 2 * lim.conns {
 		dial(t, socket)
 	}
 	errs := make(chan error)
@@ -297,7 +294,9 @@ func TestSlowBackend(t *testing.T) {
 	backend := fixture()
 	backend.err = context.DeadlineExceeded
 	backend.hook = func(ctx context.Context) { <-ctx.Done() }
-	socket := serve(t, backend, Options{}, testLimits())
+	lim := testLimits()
+	lim.handle = 100 * time.Millisecond
+	socket := serve(t, backend, Options{}, lim)
 	if code, _, body := request(t, socket, "GET", "/v1/status", "", ""); code != 504 {
 		t.Errorf("want 504, got %d %s", code, body)
 	}

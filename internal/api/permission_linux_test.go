@@ -99,7 +99,7 @@ func TestClientWithoutPermission(t *testing.T) {
 		if err := os.Chmod(socket, tt.mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err = NewClient(socket, time.Second).Status(t.Context())
+		_, err = NewClient(socket, 20*time.Second).Status(t.Context())
 		want := "no permission to use " + socket + ": " + tt.want
 		if err == nil || err.Error() != want || !errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrNotRunning) {
 			t.Errorf("%s: want %s\ngot %v", tt.name, want, err)
