@@ -166,8 +166,8 @@ func TestDrainWaitAfterFailingStart(t *testing.T) {
 		{"key": "TCP 192.0.2.11:80", "foreign": true, "real_servers": [{"address": "10.0.0.9:80", "present": true}]}]`)
 	d.start()
 	d.until("lbd starts, waiting for it")
+	d.server("TCP", "drain", 0, 1, 9) // before the pass is told of: lbd may be asked in between
 	d.synced(true)
-	d.server("TCP", "drain", 0, 1, 9)
 	d.until("1 active connection left")
 	d.server("TCP", "drain", 0, 0, 9)
 	d.ends(exitDone, "no connection is left\n", "")
