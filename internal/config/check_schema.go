@@ -24,6 +24,14 @@ const (
 // checkTypes are all of them.
 var checkTypes = []string{checkTCP, checkTLS, checkHTTP, checkHTTPS, checkUDP, checkICMP, checkDNS, checkSMTP, checkGRPC, checkExec, checkFile}
 
+// othersChecks has the names of checks in keepalived and HAProxy.
+var othersChecks = map[string]string{
+	"TCP_CHECK": checkTCP, "HTTP_GET": checkHTTP, "SSL_GET": checkHTTPS, "UDP_CHECK": checkUDP, "PING_CHECK": checkICMP,
+	"DNS_CHECK": checkDNS, "SMTP_CHECK": checkSMTP, "MISC_CHECK": checkExec, "FILE_CHECK": checkFile,
+	"tcp-check": checkTCP, "httpchk": checkHTTP, "smtpchk": checkSMTP, "external-check": checkExec,
+	"ping": checkICMP, "script": checkExec,
+}
+
 // Groups of types that have keys in common.
 var (
 	networkChecks = slices.DeleteFunc(slices.Clone(checkTypes), func(t string) bool { return t == checkExec || t == checkFile })
@@ -130,8 +138,8 @@ var requestObject = newObject("a request", requestKeys)
 
 var checkObject = newObject("a check", []key{
 	{name: "type", kind: kindString, def: checkTCP, enum: checkTypes,
-		later: []string{"ping", "script", "mysql", "postgres", "redis"},
-		doc:   "What is tried. tcp opens a connection, and with send, expect or steps talks over it; tls makes a handshake first. http and https ask for a page. udp sends a datagram. icmp is ping. dns asks for a name. smtp greets a mail server. grpc asks the standard health service. exec runs a program, file reads a weight."},
+		later: []string{"mysql", "postgres", "redis"}, others: othersChecks,
+		doc: "What is tried. tcp opens a connection, and with send, expect or steps talks over it; tls makes a handshake first. http and https ask for a page. udp sends a datagram. icmp is ping. dns asks for a name. smtp greets a mail server. grpc asks the standard health service. exec runs a program, file reads a weight."},
 	{name: "interval", kind: kindDuration, def: "2s", min: millisecond, max: hour,
 		doc: "Time between the starts of two checks."},
 	{name: "fast_interval", kind: kindDuration, min: millisecond, max: hour, example: "500ms", off: true,

@@ -97,6 +97,10 @@ func (p *parser) word(k *key, v *node) (string, bool) {
 			return w, true
 		}
 	}
+	if ours, ok := k.others[v.value]; ok {
+		p.errorf(v, "%s: want %s, lbd's word for %s", k.name, ours, v.value)
+		return "", false
+	}
 	if slices.Contains(k.later, v.value) {
 		p.errorf(v, "%s: %s is not supported yet: want %s", k.name, v.value, oneOf(k.enum))
 		return "", false
