@@ -54,12 +54,12 @@ func TestTalk(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			done := make(chan struct{})
+			done := make(chan struct{}, 10)
 			to := checktest.Serve(t, checktest.Listen(t), func(c net.Conn) {
 				tt.server.serve(c)
-				close(done)
+				done <- struct{}{}
 			})
-			r, err := checktest.Run(t, tt.check, healthcheck.Env{}, to, tt.timeout)
+			r, err := checktest.RunUntil(t, tt.check, healthcheck.Env{}, to, tt.timeout, tt.want)
 			if got := checktest.Text(err); got != tt.want {
 				t.Errorf("want %q, got %q", tt.want, got)
 			}
@@ -98,7 +98,7 @@ func TestHostile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			to := checktest.Serve(t, checktest.Listen(t), tt.answer)
-			_, err := checktest.Run(t, Check{}, healthcheck.Env{}, to, tt.timeout)
+			_, err := checktest.RunUntil(t, Check{}, healthcheck.Env{}, to, tt.timeout, tt.want)
 			begin, open := strings.CutSuffix(tt.want, "*")
 			if got := checktest.Text(err); open && !strings.HasPrefix(got, begin) || !open && got != tt.want {
 				t.Errorf("want %q, got %q", tt.want, got)

@@ -85,7 +85,7 @@ func TestTalk(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			to := checktest.Serve(t, checktest.Listen(t), tt.answer)
-			r, err := checktest.Run(t, Check{Steps: tt.steps}, healthcheck.Env{}, to, tt.timeout)
+			r, err := checktest.RunUntil(t, Check{Steps: tt.steps}, healthcheck.Env{}, to, tt.timeout, tt.want)
 			begin, open := strings.CutSuffix(tt.want, "*")
 			if got := checktest.Text(err); open && !strings.HasPrefix(got, begin) || !open && got != tt.want {
 				t.Errorf("want %q, got %q", tt.want, got)
