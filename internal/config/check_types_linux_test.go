@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/checktest"
 )
 
 // failing are checks of every type, as short as can be, of a real server that is
@@ -62,24 +63,13 @@ func checkerOf(t *testing.T, p healthcheck.Probe) healthcheck.Checker {
 	return c
 }
 
-// unused returns an address at which nobody listens.
-func unused(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // A check of any type can fail: one that says only where to look was a check that
 // never did, elsewhere.
 func TestEveryTypeFails(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(slices.Values(checkTypes)), slices.Sorted(maps.Keys(failing))); diff != "" {
 		t.Fatalf("types (-want +got):\n%s", diff)
 	}
-	address := unused(t)
+	address := checktest.Refuse(t)
 	for kind, text := range failing {
 		t.Run(kind, func(t *testing.T) {
 			p := probesOf(t, text, address)

@@ -199,10 +199,9 @@ func TestHostile(t *testing.T) {
 		})
 	}
 	t.Run("refuses", func(t *testing.T) {
-		ln := checktest.Listen(t)
-		ln.Close()
-		again, err := within(t, hookTo("http://"+ln.Addr().String(), nil), timeout)
-		if want := "dial tcp " + ln.Addr().String() + ": connect: connection refused"; !again || err == nil || err.Error() != want {
+		address := checktest.Refuse(t)
+		again, err := within(t, hookTo("http://"+address, nil), timeout)
+		if want := "dial tcp " + address + ": connect: connection refused"; !again || err == nil || err.Error() != want {
 			t.Errorf("want %q, got %v, %v", want, again, err)
 		}
 	})
