@@ -46,9 +46,7 @@ func TestNetnsDeadUnanswered(t *testing.T) {
 		send := func(want int) {
 			t.Helper()
 			c.Write([]byte("?"))
-			if got := l.counter(l.lb, "sent"); got != want {
-				t.Errorf("%s: want %d datagrams sent on, got %d", addr, want, got)
-			}
+			l.waitCounter(l.lb, "sent", want)
 		}
 		send(2)
 		s.Dead = []uint32{e.Mark}

@@ -1,12 +1,10 @@
 package ruleset
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/lbd-project/lbd/internal/netns"
@@ -28,13 +26,6 @@ func inNamespace(fd int, cmd *exec.Cmd) (string, error) {
 
 // rulesOf gives the helpers of other namespaces something to stand on.
 func (l *lab) rulesOf(ns *netnstest.NS) *Rules { return &Rules{opts: Options{NetNS: ns.FD()}} }
-
-// timeout1500 is a second and a half: one SYN and its first retransmission.
-func timeout1500(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // waitFlow waits for one flow from an address to satisfy ok.
 func (l *lab) waitFlow(from string, ok func(Flow) bool) {

@@ -318,7 +318,7 @@ table inet engine {
 			}
 			l.set(k)
 			for name, m := range pathMethods() {
-				if err := l.check(m, k, brief); err != nil {
+				if err := l.check(m, k, patient); err != nil {
 					t.Errorf("%s by %v, tunnel=%v: %v", name, k.Server, tunnels, err)
 				}
 			}

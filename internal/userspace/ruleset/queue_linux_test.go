@@ -27,6 +27,16 @@ func (d *daemon) packets() []packet.Info {
 	return append([]packet.Info(nil), d.seen...)
 }
 
+// first is packets without what a client sent again, as it does where a busy host
+// takes long to answer.
+func (d *daemon) first() map[packet.Info]bool {
+	seen := make(map[packet.Info]bool)
+	for _, p := range d.packets() {
+		seen[p] = true
+	}
+	return seen
+}
+
 // serve reads the queue until the test or stop ends it. pick returns the mark of
 // a packet, zero for none.
 func (l *lab) serve(pick func(packet.Info) uint32) *daemon {
@@ -95,7 +105,7 @@ func TestNetnsQueue(t *testing.T) {
 		for _, network := range []string{"tcp", "udp"} {
 			for _, addr := range []string{"192.0.2.1:80", "[2001:db8::1]:80"} {
 				t.Run(ns.name+" "+network+" "+addr, func(t *testing.T) {
-					before := len(d.packets())
+					before := len(d.first())
 					for range 10 {
 						ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 						defer cancel()
@@ -109,7 +119,7 @@ func TestNetnsQueue(t *testing.T) {
 							t.Fatalf("want server 1, got %q, %v", name, err)
 						}
 					}
-					if got := len(d.packets()) - before; got != 10 {
+					if got := len(d.first()) - before; got != 10 {
 						t.Errorf("want 10 packets in the queue, got %d", got)
 					}
 				})
@@ -136,7 +146,7 @@ func TestNetnsFanout(t *testing.T) {
 				continue
 			}
 			before := len(daemons[cpu].packets())
-			const flows = 12
+			const flows = 24
 			for range flows {
 				c, err := l.client.DialContext(t.Context(), "udp", addresses[0])
 				if err != nil {

@@ -30,7 +30,7 @@ func TestNetnsWait(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", change, err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(waitTime):
 			t.Fatalf("%s: not heard", change)
 		}
 		if _, err := r.Intact(t.Context()); err != nil {
