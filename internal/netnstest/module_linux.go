@@ -10,7 +10,7 @@ import (
 
 // unloadTimeout is what UnloadIPVS waits: the kernel still cleans up after
 // namespaces of earlier tests.
-const unloadTimeout = 30 * time.Second
+const unloadTimeout = 2 * time.Minute
 
 // OwnsModules reports whether tests may unload kernel modules: only in the
 // virtual machine of internal/vm, whose first process is its modprobe as well.
