@@ -66,7 +66,8 @@ const (
 //	from PORT N ADDRESS:PORT           N requests in a row from one source port; prints their spread,
 //	                                   and how many had to send the first packet again: "s1=2 s2=1 late=0"
 //	flow NAME open ADDRESS:PORT        open a UDP socket
-//	flow NAME ask                      send a packet from it; prints who answers, fails after a second
+//	flow NAME ask                      send a packet from it; prints who answers, fails after a while,
+//	                                   with "!" or in a retry a second
 //	hold NAME N URL                    open N connections that stay; prints their spread
 //	release NAME                       end them
 //	stream NAME start TARGET           requests in the background until the script ends
@@ -179,6 +180,7 @@ func runScripts(t *testing.T, files []string, s *script) {
 		cmds[name] = func(ts *testscript.TestScript, neg bool, args []string) {
 			s := ts.Value(scriptKey{}).(*script)
 			s.tb.ts = ts
+			s.doubts = neg
 			out, err := s.call(append([]string{name}, args...))
 			fmt.Fprint(ts.Stdout(), out)
 			switch {
@@ -237,6 +239,8 @@ type script struct {
 	steady    *watch
 	queues    map[string]*nfqueue.Queue
 	receiver  *receiver
+	// doubts says that the command may well fail: it is negated or retried.
+	doubts bool
 	// alone says that no other scenario runs, so that the wall clock is this one's;
 	// jumped is how far it is from where it was.
 	alone  bool
@@ -365,6 +369,7 @@ func cmdRetry(s *script, args []string) (string, error) {
 		}
 		args = args[2:]
 	}
+	s.doubts = true
 	deadline := time.Now().Add(limit)
 	for {
 		out, err := s.call(args)

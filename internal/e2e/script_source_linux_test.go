@@ -48,7 +48,11 @@ func cmdFlow(s *script, args []string) (string, error) {
 		}
 		return "", err
 	case verb == "ask" && len(args) == 2 && f != nil:
-		name, err := f.Ask()
+		timeout := requestTimeout
+		if s.doubts {
+			timeout = silenceTimeout
+		}
+		name, err := f.Ask(timeout)
 		return name + "\n", err
 	default:
 		return "", usage(form)

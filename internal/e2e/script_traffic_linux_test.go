@@ -24,7 +24,7 @@ func cmdSpread(s *script, args []string) (string, error) {
 	for range n {
 		name, err := get(context.Background(), args[1])
 		if err != nil {
-			return spread.String() + "\n", err
+			return spread.String() + "\n", s.evidence(err)
 		}
 		spread[name]++
 	}
@@ -40,7 +40,7 @@ func cmdAsk(s *script, args []string) (string, error) {
 		return "", err
 	}
 	spread, err := s.lab.AskAll(context.Background(), n, args[1])
-	return spread.String() + "\n", err
+	return spread.String() + "\n", s.evidence(err)
 }
 
 func cmdHold(s *script, args []string) (string, error) {
@@ -114,7 +114,7 @@ func (s *script) waitGood(st *Stream, n int) (string, error) {
 		r := st.Result()
 		switch {
 		case r.Failed > 0:
-			return "", fmt.Errorf("%d of %d requests failed, the last: %w\n%s", r.Failed, r.Good+r.Failed, r.LastErr, s.daemon.Log())
+			return "", s.evidence(fmt.Errorf("%d of %d requests failed, the last: %w", r.Failed, r.Good+r.Failed, r.LastErr))
 		case r.Good >= n:
 			return r.Spread.String() + "\n", nil
 		case time.Now().After(deadline):

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flowTimeout bounds the wait for one answer of a Flow: silence is an outcome
-// there.
-const flowTimeout = time.Second
+// silenceTimeout bounds the wait for an answer of a Flow where silence is an
+// outcome.
+const silenceTimeout = time.Second
 
 // Flow is a UDP socket of the client: all that it sends has the same source
 // port.
@@ -27,9 +27,9 @@ func (l *Lab) OpenFlow(address string) (*Flow, error) {
 	return &Flow{c}, err
 }
 
-// Ask sends one packet and returns the name of the server that answers.
-func (f *Flow) Ask() (string, error) {
-	f.conn.SetDeadline(time.Now().Add(flowTimeout))
+// Ask sends one packet and returns the name of the server that answers in time.
+func (f *Flow) Ask(timeout time.Duration) (string, error) {
+	f.conn.SetDeadline(time.Now().Add(timeout))
 	if _, err := f.conn.Write([]byte("who")); err != nil {
 		return "", err
 	}
