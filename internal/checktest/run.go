@@ -11,9 +11,9 @@ import (
 	"github.com/lbd-project/lbd/healthcheck"
 )
 
-// overtime is how long after its deadline a check may return on a busy machine. It is
-// less than what crypto/tls grants itself to say goodbye.
-const overtime = 4 * time.Second
+// overtime is how long after its deadline a check may return, for a machine that is
+// busy with many of them.
+const overtime = 20 * time.Second
 
 // Run makes one check with a deadline, and fails the test if it returns long
 // after that.
