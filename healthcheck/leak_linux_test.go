@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
@@ -42,23 +40,11 @@ func nothingLeaks(t *testing.T, name string, f func()) {
 func fill(t *testing.T, ns *netnstest.NS) {
 	t.Helper()
 	ln := ns.Listen("tcp", "0.0.0.0:82")
-	raw, err := ln.(*net.TCPListener).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) }); err != nil {
-		t.Fatal(err)
-	}
-	for range 8 {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		c, err := ns.DialContext(ctx, "tcp", "127.0.0.1:82")
-		cancel()
-		if err != nil {
-			return
-		}
-		t.Cleanup(func() { c.Close() })
-	}
-	t.Fatal("the listener takes any number of connections")
+	fillQueue(t, ln, func() (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		return ns.DialContext(ctx, "tcp", "127.0.0.1:82")
+	})
 }
 
 // TestNetnsViaLeaksNothing dials a thousand times with every outcome.

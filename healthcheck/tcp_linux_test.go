@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +36,13 @@ func target(ln net.Listener) netip.AddrPort { return ln.Addr().(*net.TCPAddr).Ad
 func fullListener(t *testing.T, ip string) netip.AddrPort {
 	t.Helper()
 	ln := listen(t, ip)
+	fillQueue(t, ln, func() (net.Conn, error) { return net.DialTimeout("tcp", ln.Addr().String(), 20*time.Second) })
+	return target(ln)
+}
+
+// fillQueue makes the queue of ln as short as can be, and dials once, which fills it.
+func fillQueue(t *testing.T, ln net.Listener, dial func() (net.Conn, error)) {
+	t.Helper()
 	raw, err := ln.(*net.TCPListener).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
@@ -42,24 +50,45 @@ func fullListener(t *testing.T, ip string) netip.AddrPort {
 	if err := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) }); err != nil {
 		t.Fatal(err)
 	}
-	// A backlog of 0 holds one connection.
-	for range 8 {
-		c, err := net.DialTimeout("tcp", ln.Addr().String(), 100*time.Millisecond)
-		if err != nil {
-			return target(ln)
-		}
-		t.Cleanup(func() { c.Close() })
+	c, err := dial()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("listener on %s takes any number of connections", ip)
-	return netip.AddrPort{}
+	t.Cleanup(func() { c.Close() })
+	// The client may have its connection before it is in the queue. Of a listener the
+	// kernel says here how many are in there, and how many may be.
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		var info *unix.TCPInfo
+		raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Unacked > info.Sacked {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections wait, which is not more than %d", info.Unacked, info.Sacked)
+		}
+	}
 }
 
-// refusing returns an address that nobody listens on.
+// refusing returns an address that nobody listens on, nor can until the test ends.
 func refusing(t *testing.T, ip string) netip.AddrPort {
 	t.Helper()
-	ln := listen(t, ip)
-	defer ln.Close()
-	return target(ln)
+	domain, sa := socketAddress(netip.AddrPortFrom(netip.MustParseAddr(ip), 0))
+	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Bind(fd, sa); err != nil {
+		t.Fatal(err)
+	}
+	self, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addrPort(self)
 }
 
 func check(t *testing.T, ctx context.Context, target netip.AddrPort, env Env) (Result, error) {

@@ -188,7 +188,7 @@ func TestNetnsTCPUnreachable(t *testing.T) {
 	if _, err := router.Run(exec.Command("ip", "route", "add", "blackhole", "198.51.100.0/24")); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_, err := check(t, ctx, netip.MustParseAddrPort("192.0.2.1:80"), Env{Enter: lb.Do})
 	// The kernel makes a router's "net unreachable" of a connection ENETUNREACH.
