@@ -121,8 +121,7 @@ func TestServers(t *testing.T) {
 		s.Handshake()
 		checktest.Hang(s)
 	}
-	refusing := checktest.Listen(t)
-	refusing.Close()
+	refusing := checktest.Refusing(t)
 	raw := func(answer func(net.Conn)) string { return checktest.Serve(t, checktest.Listen(t), answer) }
 	fine := answer(serving, "Grpc-Status", "0")
 	for _, tt := range []struct {
@@ -131,7 +130,7 @@ func TestServers(t *testing.T) {
 		to    string
 		want  string // or its begin before "*"
 	}{
-		{"refuses", Check{}, refusing.Addr().String(), "connect " + refusing.Addr().String() + ": connection refused"},
+		{"refuses", Check{}, refusing, "connect " + refusing + ": connection refused"},
 		{"closes", Check{}, raw(checktest.Close), "*"},
 		{"HTTP/1.1", Check{}, raw(checktest.Say("HTTP/1.1 400 Bad Request\r\n\r\n")), "the server answers in HTTP/1.x"},
 		{"endless", Check{}, raw(checktest.Endless(strings.Repeat("garbage", 1000))), "bad answer: *"},
@@ -228,8 +227,7 @@ func TestKey(t *testing.T) {
 // TestLeaks makes a thousand checks that fail in every way.
 func TestLeaks(t *testing.T) {
 	options, cert := secure(t)
-	refusing := checktest.Listen(t)
-	refusing.Close()
+	refusing := checktest.Refusing(t)
 	down := answer("\x00\x00\x00\x00\x02\x08\x02", "Grpc-Status", "0")
 	hang := checktest.Serve(t, checktest.Listen(t), checktest.Hang)
 	plain, encrypted := serve(t, down, nil), serve(t, down, cert)
@@ -240,7 +238,7 @@ func TestLeaks(t *testing.T) {
 	}
 	var targets []target
 	for _, c := range []Check{{}, {TLS: options}} {
-		for _, to := range []string{plain, encrypted, refusing.Addr().String()} {
+		for _, to := range []string{plain, encrypted, refusing} {
 			targets = append(targets, target{c, to, 10 * time.Second})
 		}
 		targets = append(targets, target{c, hang, 5 * time.Millisecond})

@@ -177,10 +177,8 @@ func TestTLS(t *testing.T) {
 
 // TestLeaks makes a thousand checks that fail in each way.
 func TestLeaks(t *testing.T) {
-	closed := checktest.Listen(t)
-	closed.Close()
 	for name, to := range map[string]string{
-		"refused": closed.Addr().String(),
+		"refused": checktest.Refusing(t),
 		"closes":  checktest.Serve(t, checktest.Listen(t), checktest.Close),
 		"greets":  checktest.Serve(t, checktest.Listen(t), mail("greeting", "554 no\r\n").serve),
 		"garbage": checktest.Serve(t, checktest.Listen(t), checktest.Say("SSH-2.0-x\r\n")),

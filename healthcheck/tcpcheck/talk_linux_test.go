@@ -143,10 +143,8 @@ func TestCancel(t *testing.T) {
 
 // TestLeaks makes a thousand checks that fail in each way.
 func TestLeaks(t *testing.T) {
-	closed := checktest.Listen(t)
-	closed.Close()
 	for name, to := range map[string]string{
-		"refused": closed.Addr().String(),
+		"refused": checktest.Refusing(t),
 		"closes":  checktest.Serve(t, checktest.Listen(t), checktest.Close),
 		"wrong":   checktest.Serve(t, checktest.Listen(t), checktest.Say("-ERR\n")),
 		"endless": checktest.Serve(t, checktest.Listen(t), checktest.Endless(strings.Repeat("-", 4096))),
