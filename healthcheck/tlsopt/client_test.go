@@ -31,7 +31,7 @@ func serve(t *testing.T, fn func(net.Conn)) string {
 			}
 			go func() {
 				defer c.Close()
-				c.SetDeadline(time.Now().Add(10 * time.Second))
+				c.SetDeadline(time.Now().Add(time.Minute))
 				fn(c)
 			}()
 		}
@@ -56,7 +56,7 @@ func dial(t *testing.T, to string, o *Options, host string) (tls.ConnectionState
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	conn, err := net.Dial("tcp", to)
 	if err != nil {
