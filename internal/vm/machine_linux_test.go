@@ -69,8 +69,10 @@ func TestRun(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+			// All scripts are written before any is run: a process that is just being
+			// made may have one open for writing, which then cannot be run.
 			m, starts := fakeMachine(t, tt.body)
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			r, err := m.Run(ctx, Request{
