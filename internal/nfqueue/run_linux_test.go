@@ -151,6 +151,9 @@ func TestNetnsRunRests(t *testing.T) {
 // system call of 15 seconds: the runtime's signal ends it.
 func TestNetnsRunGarbage(t *testing.T) {
 	netnstest.Require(t, "netns", "nfqueue")
+	// The loop keeps one while it is in the system call, so that somebody sees it
+	// there.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	ns := netnstest.New(t)
 	u := newUDP(t, ns, "127.0.0.1", 1)
 	q := open(t, ns, Config{})
