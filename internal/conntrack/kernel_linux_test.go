@@ -103,7 +103,18 @@ table ip lab {
 	}
 	err = l.client.Do(func() error {
 		client = socket()
-		return unix.Connect(client, &unix.SockaddrInet4{Port: 80, Addr: netip.MustParseAddr(vip4).As4()})
+		to := &unix.SockaddrInet4{Port: 80, Addr: netip.MustParseAddr(vip4).As4()}
+		err := unix.Connect(client, to)
+		// A signal of the Go runtime interrupts a call; the association is made all
+		// the same.
+		for err == unix.EINTR || err == unix.EALREADY {
+			time.Sleep(time.Millisecond)
+			err = unix.Connect(client, to)
+		}
+		if err == unix.EISCONN {
+			err = nil
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
