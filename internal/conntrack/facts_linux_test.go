@@ -319,7 +319,7 @@ func TestNetnsDumpChurn(t *testing.T) {
 		defer close(done)
 		begin := sync.OnceFunc(func() { close(begun) })
 		for ctx.Err() == nil {
-			l.floodFrom(client4, server4, 10)
+			l.send(client4, server4, 10)
 			begin()
 			if err := tab.Delete(t.Context(), Filter{Family: familyIPv4, MarkMask: 0xfffff00}); err != nil {
 				t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,7 +28,35 @@ func (l *lab) flood(n int) {
 	}
 }
 
+// floodFrom sends n datagrams from as many ports and waits until the balancer has
+// their flows. A busy kernel handles later what was sent, and would drop what is too
+// much at a time.
 func (l *lab) floodFrom(src, vip string, n int) {
+	l.t.Helper()
+	const most = 100
+	for ; n > 0; n -= most {
+		want := l.entries() + min(n, most)
+		l.send(src, vip, min(n, most))
+		// Entries of earlier may go meanwhile: that is no reason to fail.
+		for end := time.Now().Add(5 * time.Second); l.entries() < want && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// entries is how many the balancer's connection tracking has, also of those whose
+// time is over.
+func (l *lab) entries() int {
+	l.t.Helper()
+	n, err := strconv.Atoi(l.lb.Sysctl("net.netfilter.nf_conntrack_count"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+// send sends n datagrams from as many ports.
+func (l *lab) send(src, vip string, n int) {
 	l.t.Helper()
 	family, to := unix.AF_INET, unix.Sockaddr(nil)
 	addr := netip.MustParseAddr(vip)
