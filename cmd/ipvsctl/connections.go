@@ -99,7 +99,8 @@ func (a *app) connectionsDirect(ctx context.Context, out *bufio.Writer, q api.Co
 }
 
 // Connections are printed when there are connectionRows more of them, or after
-// connectionDelay.
+// connectionDelay, which for the first ones begins when they come: the columns are
+// made for those that come together.
 const (
 	connectionRows  = 256
 	connectionDelay = 200 * time.Millisecond
@@ -118,12 +119,16 @@ func (a *app) printConnections(out *bufio.Writer, conns iter.Seq2[api.Connection
 		out.Flush()
 	}
 	defer print()
-	n, printed := 0, time.Now()
+	n := 0
+	var printed time.Time
 	for c, err := range conns {
 		if err != nil || a.out.err != nil {
 			return err // run tells of the output
 		}
-		if n++; a.text() {
+		if n++; n == 1 {
+			printed = time.Now()
+		}
+		if a.text() {
 			if n == 1 {
 				t.row(titles...)
 			}
