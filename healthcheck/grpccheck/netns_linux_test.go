@@ -28,9 +28,13 @@ func TestNetnsServers(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		fine(w, r)
 	}
+	slower := func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(2 * time.Second)
+		fine(w, r)
+	}
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	down := answer("\x00\x00\x00\x00\x02\x08\x02", "Grpc-Status", "0")
-	for i, h := range []http.HandlerFunc{fine, slow, hang, down} {
+	for i, h := range []http.HandlerFunc{fine, slow, hang, down, slower} {
 		for _, ip := range []string{"10.0.0.2", "fd00::2"} {
 			port := string('1' + rune(i))
 			serveOn(t, lab.Server.Listen("tcp", net.JoinHostPort(ip, port)), h, nil)
@@ -49,10 +53,10 @@ func TestNetnsServers(t *testing.T) {
 	}{
 		{"healthy", server, "1", long, nil, ""},
 		{"slow", server, "2", long, nil, ""},
-		{"too slow", server, "2", 30 * time.Millisecond, context.DeadlineExceeded, "no answer in time"},
+		{"too slow", server, "5", 30 * time.Millisecond, context.DeadlineExceeded, "no answer in time"},
 		{"hangs", server, "3", short, context.DeadlineExceeded, "no answer in time"},
 		{"not serving", server, "4", long, nil, "the server says NOT_SERVING"},
-		{"refuses", server, "5", long, unix.ECONNREFUSED, "connection refused"},
+		{"refuses", server, "6", long, unix.ECONNREFUSED, "connection refused"},
 		{"unreachable", []string{checktest.Unreachable4}, "1", long, unix.EHOSTUNREACH, "no route to host"},
 		{"unreachable", []string{checktest.Unreachable6}, "1", long, unix.ENETUNREACH, "network is unreachable"},
 		{"black hole", []string{checktest.BlackHole4, checktest.BlackHole6}, "1", short, context.DeadlineExceeded, "no answer in time"},

@@ -33,6 +33,8 @@ func TestNetnsServers(t *testing.T) {
 		switch r.URL.Path {
 		case "/slow":
 			time.Sleep(200 * time.Millisecond)
+		case "/slower":
+			time.Sleep(2 * time.Second)
 		case "/stuck":
 			select {
 			case <-stuck:
@@ -58,7 +60,7 @@ func TestNetnsServers(t *testing.T) {
 	}{
 		{"/fine", 10 * time.Second, ""},
 		{"/slow", 10 * time.Second, ""},
-		{"/slow", 100 * time.Millisecond, "GET /slow: no answer in time: context deadline exceeded"},
+		{"/slower", 100 * time.Millisecond, "GET /slower: no answer in time: context deadline exceeded"},
 		{"/stuck", 100 * time.Millisecond, "GET /stuck: no answer in time: context deadline exceeded"},
 		{"/down", 10 * time.Second, "GET /down: status 503 is not 200-299"},
 	} {

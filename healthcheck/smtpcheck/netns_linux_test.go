@@ -29,6 +29,7 @@ func TestNetnsTalk(t *testing.T) {
 		"4": checktest.Close,
 		"5": mail("greeting", "554 no\r\n").serve,
 		"6": checktest.Hang,
+		"8": func(c net.Conn) { time.Sleep(2 * time.Second); mail().serve(c) },
 	} {
 		checktest.Serve(t, lab.Server.Listen("tcp", net.JoinHostPort("10.0.0.2", port)), answer)
 		checktest.Serve(t, lab.Server.Listen("tcp", net.JoinHostPort("fd00::2", port)), answer)
@@ -44,7 +45,7 @@ func TestNetnsTalk(t *testing.T) {
 	}{
 		{"healthy", server, "1", long, nil},
 		{"slow", server, "2", long, nil},
-		{"too slow", server, "2", 20 * time.Millisecond, context.DeadlineExceeded},
+		{"too slow", server, "8", 20 * time.Millisecond, context.DeadlineExceeded},
 		{"drip", server, "3", long, nil},
 		{"closes early", server, "4", long, some},
 		{"wrong answer", server, "5", long, some},

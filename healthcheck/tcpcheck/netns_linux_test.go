@@ -32,6 +32,7 @@ func TestNetnsTalk(t *testing.T) {
 		"4": checktest.Close,
 		"5": lines("", map[string]string{"PING": "-ERR\n"}),
 		"6": checktest.Hang,
+		"8": func(c net.Conn) { time.Sleep(2 * time.Second); slow(c) },
 	} {
 		checktest.Serve(t, lab.Server.Listen("tcp", net.JoinHostPort("10.0.0.2", port)), answer)
 		checktest.Serve(t, lab.Server.Listen("tcp", net.JoinHostPort("fd00::2", port)), answer)
@@ -48,7 +49,7 @@ func TestNetnsTalk(t *testing.T) {
 	}{
 		{"healthy", server, "1", long, nil},
 		{"slow", server, "2", long, nil},
-		{"too slow", server, "2", 20 * time.Millisecond, context.DeadlineExceeded},
+		{"too slow", server, "8", 20 * time.Millisecond, context.DeadlineExceeded},
 		{"drip", server, "3", long, nil},
 		{"closes early", server, "4", long, any},
 		{"wrong answer", server, "5", long, any},
