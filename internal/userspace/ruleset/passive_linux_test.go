@@ -497,7 +497,8 @@ func TestNetnsPassiveEdits(t *testing.T) {
 	for range 2 {
 		l.apply(passive(true))
 		l.try(l.client, addresses[0], nil)
-		if want, got := (begun{Tried: 1, Answered: 1}), l.handshakes(); want != got {
+		want := begun{Tried: 1, Answered: 1}
+		if got := l.waitHandshakes(want); want != got {
 			t.Errorf("with it (-want +got)\n%s", cmp.Diff(want, got))
 		}
 		if ok, err := l.rules.Intact(t.Context()); !ok || err != nil {
