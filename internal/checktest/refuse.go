@@ -11,12 +11,16 @@ import (
 // the test ends, nobody listens there, nor can.
 func Refusing(t testing.TB) string {
 	t.Helper()
+	syscall.ForkLock.RLock() // no program that starts now may keep it
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { syscall.Close(fd) })
-	syscall.CloseOnExec(fd)
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}

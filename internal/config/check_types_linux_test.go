@@ -69,7 +69,7 @@ func TestEveryTypeFails(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(slices.Values(checkTypes)), slices.Sorted(maps.Keys(failing))); diff != "" {
 		t.Fatalf("types (-want +got):\n%s", diff)
 	}
-	address := checktest.Refuse(t)
+	address := checktest.Refusing(t)
 	for kind, text := range failing {
 		t.Run(kind, func(t *testing.T) {
 			p := probesOf(t, text, address)

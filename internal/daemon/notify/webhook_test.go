@@ -199,7 +199,7 @@ func TestHostile(t *testing.T) {
 		})
 	}
 	t.Run("refuses", func(t *testing.T) {
-		address := checktest.Refuse(t)
+		address := checktest.Refusing(t)
 		again, err := within(t, hookTo("http://"+address, nil), timeout)
 		if want := "dial tcp " + address + ": connect: connection refused"; !again || err == nil || err.Error() != want {
 			t.Errorf("want %q, got %v, %v", want, again, err)
