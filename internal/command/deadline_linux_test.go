@@ -194,6 +194,8 @@ func TestRunEndsAtDeadline(t *testing.T) {
 		switch {
 		case err == nil:
 			ended++
+		case errors.Is(err, ErrUnread): // the time was over before the shell was read
+			<-c.unread.Load().done
 		case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrStuck):
 			killed++
 		default:

@@ -242,7 +242,7 @@ func TestRunStuck(t *testing.T) {
 	c.kill = func(int, syscall.Signal) error { return unix.EPERM }
 	c.killWait = killWait
 	begun := time.Now()
-	r, err := c.Run(within(t, 50*time.Millisecond))
+	r, err := c.Run(within(t, time.Second))
 	if !errors.Is(err, ErrStuck) || !errors.Is(err, context.DeadlineExceeded) || string(r.Output) != "waiting\n" {
 		t.Errorf("want %v, got %+v, %v", ErrStuck, r, err)
 	}
