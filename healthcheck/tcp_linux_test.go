@@ -135,16 +135,21 @@ func TestTCPRefused(t *testing.T) {
 func TestTCPDeadline(t *testing.T) {
 	for _, ip := range loopbacks {
 		to := fullListener(t, ip)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		_, err := check(t, ctx, to, Env{})
-		ended := time.Now()
 		want := fmt.Sprintf("connect %v: no answer in time: context deadline exceeded", to)
-		if err == nil || err.Error() != want || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: want %q, got %v", ip, want, err)
+		// A busy machine has a check return late, but not five.
+		late := time.Hour
+		for tries := 0; tries < 5 && late > time.Second; tries++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, err := check(t, ctx, to, Env{})
+			deadline, _ := ctx.Deadline()
+			late = time.Since(deadline)
+			cancel()
+			if err == nil || err.Error() != want || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: want %q, got %v", ip, want, err)
+			}
 		}
-		if deadline, _ := ctx.Deadline(); ended.Before(deadline) {
-			t.Errorf("%s: returned %v before its deadline", ip, deadline.Sub(ended))
+		if late < 0 || late > time.Second {
+			t.Errorf("%s: want it to return at its deadline, got %v after it", ip, late)
 		}
 	}
 }

@@ -172,13 +172,9 @@ func TestDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			begun := time.Now()
-			_, err := checktest.Run(t, Check{}, healthcheck.Env{}, to, 200*time.Millisecond)
+			_, err := checktest.RunUntil(t, Check{}, healthcheck.Env{}, to, 200*time.Millisecond, "*")
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "no answer in time: context deadline exceeded") {
 				t.Errorf("want the deadline, got %v", err)
-			}
-			if took := time.Since(begun); took < 200*time.Millisecond {
-				t.Errorf("returned after %v", took)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,10 +55,11 @@ func TestTalk(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			done := make(chan struct{}, 10)
+			done := make(chan struct{})
+			end := sync.OnceFunc(func() { close(done) })
 			to := checktest.Serve(t, checktest.Listen(t), func(c net.Conn) {
 				tt.server.serve(c)
-				done <- struct{}{}
+				end()
 			})
 			r, err := checktest.RunUntil(t, tt.check, healthcheck.Env{}, to, tt.timeout, tt.want)
 			if got := checktest.Text(err); got != tt.want {
