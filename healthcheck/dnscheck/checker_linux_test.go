@@ -16,8 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/checktest"
 	"github.com/lbd-project/lbd/internal/filetest"
 )
+
+// short is the time of a check that waits for what does not come.
+const short = 200 * time.Millisecond
 
 // run makes one check. A busy machine must not fail one that gets an answer.
 func run(t testing.TB, ctx context.Context, c Check, to netip.AddrPort) (healthcheck.Result, error) {
@@ -29,32 +33,6 @@ func run(t testing.TB, ctx context.Context, c Check, to netip.AddrPort) (healthc
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return k.Check(ctx)
-}
-
-// within makes one check that has no time but this.
-func within(t testing.TB, d time.Duration, c Check, to netip.AddrPort) error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	begun := time.Now()
-	_, err := run(t, ctx, c, to)
-	if took := time.Since(begun); took > d+5*time.Second {
-		t.Errorf("returned %v after the start, with a deadline of %v", took, d)
-	}
-	return err
-}
-
-// until makes checks whose time is over while they wait, the first one of 200 ms, until
-// one's error is want. Where a busy machine has the time be over before that, the next
-// one has twice as much.
-func until(t testing.TB, c Check, to netip.AddrPort, want string) error {
-	t.Helper()
-	for d := 200 * time.Millisecond; ; d *= 2 {
-		err := within(t, d, c, to)
-		if errText(err) == want || !errors.Is(err, context.DeadlineExceeded) || d > 15*time.Second {
-			return err
-		}
-	}
 }
 
 func errText(err error) string {
@@ -173,7 +151,7 @@ func TestTruncatedDeadline(t *testing.T) {
 		c.Read(make([]byte, 1)) // until the checker hangs up
 	})
 	want := fmt.Sprintf("query example.org. A at %v over tcp: no answer in time: context deadline exceeded", to)
-	err := until(t, Check{Name: "example.org", Type: 1}, to, want)
+	_, err := checktest.RunUntil(t, Check{Name: "example.org", Type: 1}, healthcheck.Env{}, to.String(), short, want)
 	if errText(err) != want || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("want %q, got %v", want, err)
 	}
@@ -225,7 +203,7 @@ func TestIgnored(t *testing.T) {
 		pc, _, to = both(t, "127.0.0.1")
 		script(t, pc, func(ask []byte) [][]byte { return [][]byte{tt.make(ask), tt.make(ask)} })
 		want := fmt.Sprintf("query example.org. A at %v over udp: no answer in time: context deadline exceeded (ignored 2, the last one: %s)", to, tt.reason)
-		err := until(t, c, to, want)
+		_, err := checktest.RunUntil(t, c, healthcheck.Env{}, to.String(), short, want)
 		if errText(err) != want || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s only: want %q, got %v", tt.name, want, err)
 		}
@@ -285,7 +263,7 @@ func TestWrongSource(t *testing.T) {
 		}
 	}()
 	want := fmt.Sprintf("query example.org. A at %v over udp: no answer in time: context deadline exceeded", to)
-	err := until(t, Check{Name: "example.org", Type: 1}, to, want)
+	_, err := checktest.RunUntil(t, Check{Name: "example.org", Type: 1}, healthcheck.Env{}, to.String(), short, want)
 	if errText(err) != want {
 		t.Errorf("want %q, got %v", want, err)
 	}
@@ -399,7 +377,7 @@ func TestLeaksNothing(t *testing.T) {
 	for _, tt := range tests {
 		for _, transport := range []string{UDP, TCP} {
 			c := Check{Transport: transport, Name: "absent.example.org", Type: 1}
-			if err := within(t, tt.timeout, c, tt.to); err == nil { // warm up
+			if _, err := checktest.Run(t, c, healthcheck.Env{}, tt.to.String(), tt.timeout); err == nil { // warm up
 				t.Fatal("want a failure")
 			}
 			settle(t, held)
@@ -411,7 +389,8 @@ func TestLeaksNothing(t *testing.T) {
 				slots <- struct{}{}
 				go func() {
 					defer func() { <-slots }()
-					failed <- within(t, tt.timeout, c, tt.to)
+					_, err := checktest.Run(t, c, healthcheck.Env{}, tt.to.String(), tt.timeout)
+					failed <- err
 				}()
 			}
 			for range n {
