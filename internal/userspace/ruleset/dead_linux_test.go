@@ -33,7 +33,8 @@ func TestNetnsDeadUnanswered(t *testing.T) {
 		s := bothVersions()
 		l.apply(s)
 		l.mute(true)
-		nft(t, l.rules, `table inet other { counter sent {}
+		nft(t, l.rules, `table inet other { counter came {}; counter sent {}
+			chain before { type filter hook prerouting priority -400; meta l4proto udp counter name came; }
 			chain after { type filter hook forward priority 0; meta l4proto udp counter name sent; }
 		}`)
 		c, err := l.client.DialContext(t.Context(), "udp", addr)
@@ -43,17 +44,18 @@ func TestNetnsDeadUnanswered(t *testing.T) {
 		defer c.Close()
 		c.Write([]byte("?"))
 		e := l.flowOf(c.LocalAddr(), every)
-		send := func(want int) {
+		send := func(came, sent int) {
 			t.Helper()
 			c.Write([]byte("?"))
-			l.waitCounter(l.lb, "sent", want)
+			l.waitCounter(l.lb, "came", came)
+			l.waitCounter(l.lb, "sent", sent)
 		}
-		send(2)
+		send(2, 2)
 		s.Dead = []uint32{e.Mark}
 		l.apply(s)
-		send(2)
+		send(3, 2)
 		s.Dead = nil
 		l.apply(s)
-		send(3)
+		send(4, 3)
 	}
 }
