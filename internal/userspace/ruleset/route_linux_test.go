@@ -178,13 +178,16 @@ func (l *lab) datagramsGoOn(d *daemon, addr string, timeout time.Duration) bool 
 		c.Write([]byte("?"))
 		b := make([]byte, 10)
 		n, err := c.Read(b)
+		if err != nil {
+			l.t.Fatalf("%s: want server %s, got %v", addr, name, err)
+		}
 		// The one before may have left the balancer long before it was answered.
 		if time.Since(last) > timeout/2 {
 			return false
 		}
 		last = time.Now()
-		if string(b[:n]) != name || err != nil {
-			l.t.Fatalf("%s: want server %s, got %q, %v", addr, name, b[:n], err)
+		if string(b[:n]) != name {
+			l.t.Fatalf("%s: want server %s, got %q", addr, name, b[:n])
 		}
 	}
 	if n := len(d.packets()) - before; n != 1 {
