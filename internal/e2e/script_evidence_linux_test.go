@@ -23,7 +23,6 @@ func (s *script) evidence(err error) error {
 		return err
 	}
 	var b strings.Builder
-	b.WriteString(s.daemon.Log())
 	look := func(name string, ns *netnstest.NS) {
 		fmt.Fprintf(&b, "-- %s\n", name)
 		out, err := runBounded(ns, exec.Command("ip", "neigh"))
