@@ -24,11 +24,12 @@ const (
 // checkTypes are all of them.
 var checkTypes = []string{checkTCP, checkTLS, checkHTTP, checkHTTPS, checkUDP, checkICMP, checkDNS, checkSMTP, checkGRPC, checkExec, checkFile}
 
-// othersChecks has the names of checks in keepalived and HAProxy.
+// othersChecks has the names of checks in keepalived and HAProxy, and plain words that
+// people try, with the types for them.
 var othersChecks = map[string]string{
 	"TCP_CHECK": checkTCP, "HTTP_GET": checkHTTP, "SSL_GET": checkHTTPS, "UDP_CHECK": checkUDP, "PING_CHECK": checkICMP,
 	"DNS_CHECK": checkDNS, "SMTP_CHECK": checkSMTP, "MISC_CHECK": checkExec, "FILE_CHECK": checkFile,
-	"tcp-check": checkTCP, "httpchk": checkHTTP, "smtpchk": checkSMTP, "external-check": checkExec,
+	"tcp-check": checkTCP, "ssl-hello-chk": checkTLS, "httpchk": checkHTTP, "smtpchk": checkSMTP, "external-check": checkExec,
 	"ping": checkICMP, "script": checkExec,
 }
 

@@ -56,7 +56,7 @@ type key struct {
 	doc string
 	// enum are the allowed words, later those that are not supported yet.
 	enum, later []string
-	// others has words of keepalived and HAProxy, with the allowed ones for them.
+	// others has words for the same elsewhere, with the allowed ones for them.
 	others map[string]string
 	// min and max bound a kindInt; a kindDuration in nanoseconds.
 	min, max int64
