@@ -42,6 +42,18 @@ func listen(t *testing.T, host string) net.PacketConn {
 	return conn
 }
 
+// refusing returns an address for whose datagrams the kernel says that nobody listens:
+// its socket takes those of another port alone, and no other can be there meanwhile.
+func refusing(t *testing.T, host string) string {
+	t.Helper()
+	conn, err := net.Dial("udp", net.JoinHostPort(host, "9"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn.LocalAddr().String()
+}
+
 func echo(data string, reply func(string)) { reply(data) }
 
 func silent(string, func(string)) {}
@@ -102,11 +114,10 @@ func TestAsk(t *testing.T) {
 // TestRefused has the target's kernel say that nobody listens.
 func TestRefused(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		closed := listen(t, host)
-		closed.Close()
+		to := refusing(t, host)
 		for _, require := range []bool{false, true} {
 			c := Check{Payload: []byte("x"), RequireReply: require}
-			_, err := checktest.Run(t, c, healthcheck.Env{}, closed.LocalAddr().String(), 20*time.Second)
+			_, err := checktest.Run(t, c, healthcheck.Env{}, to, 20*time.Second)
 			if !errors.Is(err, unix.ECONNREFUSED) || checktest.Text(err) != "ICMP from "+host+" says port unreachable: connection refused" || errors.Is(err, healthcheck.ErrLocal) {
 				t.Errorf("%s, reply required %v: got %v", host, require, err)
 			}
@@ -167,10 +178,8 @@ func TestSilenceInTime(t *testing.T) {
 // TestLeaks makes a thousand checks that fail in each way: failed ones of peers
 // have kept their sockets.
 func TestLeaks(t *testing.T) {
-	closed := listen(t, "127.0.0.1")
-	closed.Close()
 	for name, to := range map[string]string{
-		"refused": closed.LocalAddr().String(),
+		"refused": refusing(t, "127.0.0.1"),
 		"wrong":   serve(t, listen(t, "127.0.0.1"), echo),
 		"silent":  serve(t, listen(t, "127.0.0.1"), silent),
 	} {
