@@ -35,13 +35,6 @@ func run(t testing.TB, ctx context.Context, c Check, to netip.AddrPort) (healthc
 	return k.Check(ctx)
 }
 
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 // TestTypes asks a server that the library makes for records of each type, on
 // both transports and address families.
 func TestTypes(t *testing.T) {
@@ -136,7 +129,7 @@ func TestTruncated(t *testing.T) {
 			t.Errorf("want the answer over TCP, got %+v, %v", r, err)
 		}
 		want := fmt.Sprintf("query example.org. A over tcp: connect %v: connection refused", to)
-		if !answers && errText(err) != want {
+		if !answers && checktest.Text(err) != want {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
@@ -152,7 +145,7 @@ func TestTruncatedDeadline(t *testing.T) {
 	})
 	want := fmt.Sprintf("query example.org. A at %v over tcp: no answer in time: context deadline exceeded", to)
 	_, err := checktest.RunUntil(t, Check{Name: "example.org", Type: 1}, healthcheck.Env{}, to.String(), short, want)
-	if errText(err) != want || !errors.Is(err, context.DeadlineExceeded) {
+	if checktest.Text(err) != want || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("want %q, got %v", want, err)
 	}
 }
@@ -166,7 +159,7 @@ func TestTruncatedTCP(t *testing.T) {
 	})
 	_, err := run(t, t.Context(), Check{Transport: TCP, Name: "example.org", Type: 1}, to)
 	want := fmt.Sprintf("query example.org. A at %v over tcp: the reply is truncated", to)
-	if errText(err) != want {
+	if checktest.Text(err) != want {
 		t.Errorf("want %q, got %v", want, err)
 	}
 }
@@ -204,7 +197,7 @@ func TestIgnored(t *testing.T) {
 		script(t, pc, func(ask []byte) [][]byte { return [][]byte{tt.make(ask), tt.make(ask)} })
 		want := fmt.Sprintf("query example.org. A at %v over udp: no answer in time: context deadline exceeded (ignored 2, the last one: %s)", to, tt.reason)
 		_, err := checktest.RunUntil(t, c, healthcheck.Env{}, to.String(), short, want)
-		if errText(err) != want || !errors.Is(err, context.DeadlineExceeded) {
+		if checktest.Text(err) != want || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s only: want %q, got %v", tt.name, want, err)
 		}
 		_, ln, to := both(t, "127.0.0.1")
@@ -240,7 +233,7 @@ func TestIgnoredFlood(t *testing.T) {
 	})
 	_, err := run(t, t.Context(), Check{Transport: TCP}, to)
 	want := fmt.Sprintf("query . SOA at %v over tcp: too many messages that are no reply (ignored 1000, the last one: a message of 0 bytes)", to)
-	if errText(err) != want {
+	if checktest.Text(err) != want {
 		t.Errorf("want %q, got %v", want, err)
 	}
 }
@@ -264,7 +257,7 @@ func TestWrongSource(t *testing.T) {
 	}()
 	want := fmt.Sprintf("query example.org. A at %v over udp: no answer in time: context deadline exceeded", to)
 	_, err := checktest.RunUntil(t, Check{Name: "example.org", Type: 1}, healthcheck.Env{}, to.String(), short, want)
-	if errText(err) != want {
+	if checktest.Text(err) != want {
 		t.Errorf("want %q, got %v", want, err)
 	}
 }
@@ -299,8 +292,8 @@ func TestBroken(t *testing.T) {
 		scriptTCP(t, ln, func(c net.Conn) { c.Write(tt.reply(readQuery(c))) })
 		r, err := run(t, t.Context(), Check{Transport: tt.transport, Name: "example.org", Type: 1}, to)
 		want := fmt.Sprintf("query example.org. A at %v over %s: %s", to, tt.transport, tt.want)
-		if errText(err) != want || errors.Is(err, healthcheck.ErrLocal) || r.Latency <= 0 {
-			t.Errorf("%s (-want +got):\n%s", tt.name, cmp.Diff(want, errText(err)))
+		if checktest.Text(err) != want || errors.Is(err, healthcheck.ErrLocal) || r.Latency <= 0 {
+			t.Errorf("%s (-want +got):\n%s", tt.name, cmp.Diff(want, checktest.Text(err)))
 		}
 	}
 }
@@ -316,7 +309,7 @@ func TestRefused(t *testing.T) {
 		} {
 			_, err := run(t, t.Context(), Check{Transport: transport}, to)
 			want := fmt.Sprintf(text, to)
-			if errText(err) != want || !errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, healthcheck.ErrLocal) {
+			if checktest.Text(err) != want || !errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, healthcheck.ErrLocal) {
 				t.Errorf("want %q, got %v", want, err)
 			}
 		}

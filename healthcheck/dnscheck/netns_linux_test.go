@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/healthcheck"
+	"github.com/lbd-project/lbd/internal/checktest"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
@@ -127,7 +128,7 @@ func TestNetnsServers(t *testing.T) {
 			_, err := l.check(t, tt.timeout, c, net.JoinHostPort(tt.ip, "53"))
 			good := err == nil
 			if tt.want != "" {
-				good = strings.HasSuffix(errText(err), tt.want) && !errors.Is(err, healthcheck.ErrLocal)
+				good = strings.HasSuffix(checktest.Text(err), tt.want) && !errors.Is(err, healthcheck.ErrLocal)
 			}
 			if !good || tt.is != nil && !errors.Is(err, tt.is) {
 				t.Errorf("%s, %s over %s: want %q, got %v", tt.name, tt.ip, transport, tt.want, err)

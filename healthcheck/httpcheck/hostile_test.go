@@ -98,8 +98,8 @@ func TestBad(t *testing.T) {
 					}
 				}
 				_, err := run(t, c, raw(t, answer))
-				begin, open := strings.CutSuffix(tt.want, "*")
-				if got := checktest.Text(err); got != tt.want && !(open && strings.HasPrefix(got, begin)) {
+				got := checktest.Text(err)
+				if !checktest.Says(err, tt.want) {
 					t.Errorf("want %q, got %q", tt.want, got)
 				} else if len(got) > 400 || strings.ContainsAny(got, "\x00\x1b\n\u202e") {
 					t.Errorf("the error has %d bytes: %q", len(got), got)
@@ -129,9 +129,8 @@ func TestBadHTTP2(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := run(t, Check{Version: Version2, MaxBody: 1000}, raw(t, tt.answer))
-			begin, open := strings.CutSuffix(tt.want, "*")
-			if got := checktest.Text(err); got != tt.want && !(open && strings.HasPrefix(got, begin)) {
-				t.Errorf("want %q, got %q", tt.want, got)
+			if !checktest.Says(err, tt.want) {
+				t.Errorf("want %q, got %q", tt.want, checktest.Text(err))
 			}
 		})
 	}

@@ -99,9 +99,8 @@ func TestAsk(t *testing.T) {
 				t.Parallel()
 				to := serve(t, listen(t, host), tt.answer)
 				r, err := checktest.RunUntil(t, tt.check, healthcheck.Env{}, to, tt.timeout, tt.want)
-				begin, open := strings.CutSuffix(tt.want, "*")
-				if got := checktest.Text(err); open && !strings.HasPrefix(got, begin) || !open && got != tt.want {
-					t.Errorf("want %q, got %q", tt.want, got)
+				if !checktest.Says(err, tt.want) {
+					t.Errorf("want %q, got %q", tt.want, checktest.Text(err))
 				}
 				if r.Detail != tt.detail {
 					t.Errorf("want detail %q, got %q", tt.detail, r.Detail)
@@ -148,6 +147,17 @@ func TestStranger(t *testing.T) {
 	}
 }
 
+// inTime returns nil if one of five checks that wait for silence does: a busy machine
+// may miss the last 100 ms, which they have to say so.
+func inTime(check func() error) (err error) {
+	for range 5 {
+		if err = check(); err == nil {
+			break
+		}
+	}
+	return err
+}
+
 // TestSilenceInTime has silence end before the deadline: a Monitor takes a
 // result that comes after it for a failure.
 func TestSilenceInTime(t *testing.T) {
@@ -156,16 +166,13 @@ func TestSilenceInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A busy machine may miss the 100 ms that are left.
-	var end error
-	for tries := 0; tries == 0 || tries < 5 && (err != nil || end != nil); tries++ {
+	if err := inTime(func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		_, err = c.Check(ctx)
-		end = ctx.Err()
-		cancel()
-	}
-	if err != nil || end != nil {
-		t.Errorf("want success in time, got %v, %v", err, end)
+		defer cancel()
+		_, err := c.Check(ctx)
+		return errors.Join(err, ctx.Err())
+	}); err != nil {
+		t.Errorf("want success in time, got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
