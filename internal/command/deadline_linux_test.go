@@ -43,15 +43,22 @@ func tagged(t *testing.T, tag string) map[int]string {
 	return found
 }
 
-// noneTagged fails the test if processes with the tag go on, for longer than a busy
-// machine takes to end them: what got SIGKILL a moment ago is still there.
-func noneTagged(t *testing.T, tag string) {
+// waitTagged returns the processes with the tag once they are as ok wants, or go on as
+// they are for longer than a busy machine takes to end them: what got SIGKILL a moment
+// ago is still there.
+func waitTagged(t *testing.T, tag string, ok func(map[int]string) bool) map[int]string {
 	t.Helper()
 	got := tagged(t, tag)
-	for deadline := time.Now().Add(20 * time.Second); len(got) > 0 && time.Now().Before(deadline); got = tagged(t, tag) {
+	for deadline := time.Now().Add(20 * time.Second); !ok(got) && time.Now().Before(deadline); got = tagged(t, tag) {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if len(got) > 0 {
+	return got
+}
+
+// noneTagged fails the test if processes with the tag go on.
+func noneTagged(t *testing.T, tag string) {
+	t.Helper()
+	if got := waitTagged(t, tag, func(left map[int]string) bool { return len(left) == 0 }); len(got) > 0 {
 		t.Errorf("still run: %v", got)
 	}
 }
@@ -149,10 +156,7 @@ func TestRunEndsGroup(t *testing.T) {
 		t.Errorf("the output that a daemon holds open held it up for %v", took)
 	}
 	noChildren(t)
-	got := tagged(t, tag(t))
-	for deadline := time.Now().Add(20 * time.Second); !alone(got) && time.Now().Before(deadline); got = tagged(t, tag(t)) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	got := waitTagged(t, tag(t), alone)
 	if !alone(got) {
 		t.Errorf("want the daemon alone, got %v", got)
 	}
@@ -161,8 +165,8 @@ func TestRunEndsGroup(t *testing.T) {
 	}
 }
 
-// alone reports whether the daemon of TestRunEndsGroup is all that runs. The others
-// have got SIGKILL a moment ago, and the daemon may not have come to its exec yet.
+// alone reports whether the daemon of TestRunEndsGroup is all that runs. It may not have
+// come to its exec yet.
 func alone(processes map[int]string) bool {
 	for _, line := range processes {
 		return len(processes) == 1 && line == "sleep 299 "
@@ -213,7 +217,7 @@ func TestRunEndsAtDeadline(t *testing.T) {
 func TestRunManyHang(t *testing.T) {
 	c := shell(t, "exec sleep 300")
 	const n = 60
-	before := figure(t, "Threads")
+	before := filetest.Threads(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for range n {
@@ -229,7 +233,7 @@ func TestRunManyHang(t *testing.T) {
 	if got := children(t); got != n {
 		t.Errorf("want %d programs, got %d", n, got)
 	}
-	if got := figure(t, "Threads"); got > before+n/2 {
+	if got := filetest.Threads(t); got > before+n/2 {
 		t.Errorf("%d threads before, %d with %d programs", before, got, n)
 	}
 	cancel()
@@ -255,21 +259,6 @@ func children(t *testing.T) int {
 		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(os.Getpid()) {
 			n++
 		}
-	}
-	return n
-}
-
-// figure returns a number of /proc/self/status.
-func figure(t *testing.T, name string) int {
-	t.Helper()
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(status), "\n"+name+":")
-	var n int
-	if _, err := fmt.Sscan(rest, &n); err != nil {
-		t.Fatal(err)
 	}
 	return n
 }
@@ -301,7 +290,7 @@ func TestRunLeaksNothing(t *testing.T) {
 				return err
 			}
 			run() // the poller and the like exist now
-			fds, routines, threads := filetest.Descriptors(t), runtime.NumGoroutine(), figure(t, "Threads")
+			fds, routines, threads := filetest.Descriptors(t), runtime.NumGoroutine(), filetest.Threads(t)
 			for range tt.n {
 				if err := run(); (err == nil) != (name == "exits" || name == "masked") {
 					t.Fatal(err)
@@ -309,7 +298,7 @@ func TestRunLeaksNothing(t *testing.T) {
 			}
 			// AfterFunc's and the thread's own last steps need a moment.
 			for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-				if runtime.NumGoroutine() <= routines && figure(t, "Threads") <= threads+5 {
+				if runtime.NumGoroutine() <= routines && filetest.Threads(t) <= threads+5 {
 					break
 				}
 			}
@@ -319,7 +308,7 @@ func TestRunLeaksNothing(t *testing.T) {
 			if got := runtime.NumGoroutine(); got > routines {
 				t.Errorf("want %d goroutines as before, got %d", routines, got)
 			}
-			if got := figure(t, "Threads"); got > threads+5 {
+			if got := filetest.Threads(t); got > threads+5 {
 				t.Errorf("%d threads before, %d after", threads, got)
 			}
 			noChildren(t)

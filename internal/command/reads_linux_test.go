@@ -18,7 +18,7 @@ func TestRunUnreadShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := filetest.Withhold(t, program)
-	reads, before := NewReads(), figure(t, "Threads")
+	reads, before := NewReads(), filetest.Threads(t)
 	const n = 40
 	var last *Command
 	for range n {
@@ -35,7 +35,7 @@ func TestRunUnreadShared(t *testing.T) {
 		}
 		last = c
 	}
-	if got := figure(t, "Threads"); got > before+n/2 {
+	if got := filetest.Threads(t); got > before+n/2 {
 		t.Errorf("%d threads before, %d after %d commands", before, got, n)
 	}
 	end()
