@@ -91,7 +91,7 @@ func testTraffic(t *testing.T, way string, s Spec) {
 	for try := 1; ; try++ {
 		l := newWayLab(t, way, Options{}, s)
 		l.exchangeAll()
-		want, got := l.bothCounts(len(s.Dead) > 0)
+		want, got := l.bothCounts(s.Dead)
 		if !cmp.Equal(want, got) {
 			again := l.sentAgain()
 			diff := cmp.Diff(want, got)
@@ -110,13 +110,13 @@ func testTraffic(t *testing.T, way string, s Spec) {
 
 // bothCounts returns what connection tracking and the rules counted, once no packet
 // is on its way: on a busy host that may be some time after none seems to be.
-func (l *lab) bothCounts(dead bool) (want, got map[uint32]sent) {
+func (l *lab) bothCounts(dead []uint32) (want, got map[uint32]sent) {
 	l.t.Helper()
 	for range 5 {
 		l.settled()
 		want, got = l.accounted(), l.traffic()
-		if dead {
-			want[99<<8] = sent{}
+		for _, mark := range dead {
+			want[mark] = sent{}
 		}
 		if cmp.Equal(want, got) {
 			break
