@@ -19,7 +19,7 @@ func (s *script) evidence(err error) error {
 		return err
 	}
 	err = fmt.Errorf("%w\n%s", err, s.daemon.Log())
-	if n := net.Error(nil); !errors.As(err, &n) || !n.Timeout() {
+	if n, ok := errors.AsType[net.Error](err); !ok || !n.Timeout() {
 		return err
 	}
 	var b strings.Builder
