@@ -86,6 +86,14 @@ func TestAppendBind(t *testing.T) {
 	}
 }
 
+func TestAppendUnbind(t *testing.T) {
+	want := cat(native32(28), native16(0x302), native16(1), native32(0), native32(0), []byte{0, 0, 0x12, 0x34},
+		attr(1, 2, 0, 0, 0))
+	if got := appendUnbind(nil, 0x1234); !cmp.Equal(want, got) {
+		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
 func TestDecode(t *testing.T) {
 	payload := []byte{0x45, 1, 2, 3, 4, 5}
 	packet := Packet{ID: 0x01020304, Hook: 3, Payload: payload, Length: 6}

@@ -51,6 +51,14 @@ func appendBind(b []byte, seq uint32, s settings) []byte {
 	return appendUint32(b, attrConfigFlags, s.flags)
 }
 
+// appendUnbind appends the request that gives a queue back, without an
+// acknowledgement.
+func appendUnbind(b []byte, queue uint16) []byte {
+	b = appendHeader(b, headerLen+nfHeaderLen+attrLen+4, typeConfig, flagRequest, 0, queue)
+	b = appendAttr(b, attrConfigCommand, 4)
+	return append(b, commandUnbind, 0, 0, 0)
+}
+
 // appendHeader appends the headers of a message of n bytes.
 func appendHeader(b []byte, n int, typ, flags uint16, seq uint32, queue uint16) []byte {
 	b = binary.NativeEndian.AppendUint32(b, uint32(n))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
@@ -121,6 +122,12 @@ func testInUse(t *testing.T, ns *netnstest.NS, r rule) {
 	if !errors.Is(err, ErrInUse) {
 		t.Errorf("second bind: want ErrInUse, got %v", err)
 	}
+	// As in a child that does not execute its program yet.
+	copied, err := unix.FcntlInt(uintptr(q.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(copied)
 	if err := q.Close(); err != nil {
 		t.Error(err)
 	}

@@ -92,6 +92,10 @@ func (q *Queue) Close() error {
 	q.end()
 	q.running.Lock()
 	defer q.running.Unlock()
+	// The kernel takes the queue back when its socket closes, too, but a process
+	// that is being started has a copy of it until it executes its program.
+	// An error means that there is no such queue any more.
+	_, _ = unix.Write(q.fd, appendUnbind(nil, q.number))
 	return q.closeFiles()
 }
 

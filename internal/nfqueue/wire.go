@@ -37,8 +37,9 @@ const (
 	attrConfigMask    = 4 // NFQA_CFG_MASK
 	attrConfigFlags   = 5 // NFQA_CFG_FLAGS
 
-	commandBind = 1 // NFQNL_CFG_CMD_BIND
-	copyPacket  = 2 // NFQNL_COPY_PACKET
+	commandBind   = 1 // NFQNL_CFG_CMD_BIND
+	commandUnbind = 2 // NFQNL_CFG_CMD_UNBIND
+	copyPacket    = 2 // NFQNL_COPY_PACKET
 
 	configFailOpen = 1 << 0 // NFQA_CFG_F_FAIL_OPEN
 	configGSO      = 1 << 2 // NFQA_CFG_F_GSO
