@@ -27,7 +27,7 @@ type LockedError = files.LockedError
 // with Open. Load and Save must not be called concurrently.
 type Store struct {
 	dir  *files.Dir
-	lock *os.File
+	lock *files.Lock
 	log  *slog.Logger
 	// bootID and uptime are the host's, or a test's.
 	bootID string

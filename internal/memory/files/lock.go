@@ -26,11 +26,20 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another lbd runs here: process %d holds %s", e.PID, e.Path)
 }
 
+// Lock is a lock that this process holds.
+type Lock struct{ f *os.File }
+
+// Close gives the lock back. Closing the file would not do: a process that is being
+// started has a copy of it, and of the lock, until it executes its program.
+func (l *Lock) Close() error {
+	err := flock(l.f, syscall.LOCK_UN)
+	return errors.Join(err, l.f.Close())
+}
+
 // Lock takes a lock, which is a file in the directory, and writes this process's
-// ID into it. The kernel drops the lock with the process, or when the file is
-// closed. The file stays: removing it would let two processes lock two files of
+// ID into it. The kernel drops the lock with the process. The file stays: removing it would let two processes lock two files of
 // one name. The error is a *LockedError if another process has it.
-func (d *Dir) Lock(name string) (*os.File, error) {
+func (d *Dir) Lock(name string) (*Lock, error) {
 	path := d.Path(name)
 	if info, err := d.root.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("lock: %s is not a regular file", path)
@@ -43,7 +52,7 @@ func (d *Dir) Lock(name string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	if err := flock(f); err != nil {
+	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		defer f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, &LockedError{Path: path, PID: readPID(f)}
@@ -51,12 +60,12 @@ func (d *Dir) Lock(name string) (*os.File, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	writePID(f)
-	return f, nil
+	return &Lock{f}, nil
 }
 
-func flock(f *os.File) error {
+func flock(f *os.File, how int) error {
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), how)
 		if !errors.Is(err, syscall.EINTR) {
 			return err
 		}

@@ -3,7 +3,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -21,7 +20,7 @@ const (
 // called concurrently.
 type File struct {
 	dir  *files.Dir
-	lock *os.File
+	lock *files.Lock
 	name string
 	// unread is why there may be something in the file that nobody has seen.
 	unread error
