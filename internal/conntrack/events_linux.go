@@ -57,6 +57,7 @@ type EventConfig struct {
 // other work.
 type Events struct {
 	fd         int
+	groups     []int // that it is in
 	readBuffer int
 	scanner
 	headers []mmsghdr
@@ -154,6 +155,7 @@ func (e *Events) open(c *EventConfig) (err error) {
 		if err := unix.SetsockoptInt(e.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group); err != nil {
 			return fmt.Errorf("join group %d: %w", group, os.NewSyscallError("setsockopt", err))
 		}
+		e.groups = append(e.groups, group)
 	}
 	return nil
 }
@@ -169,13 +171,18 @@ func (e *Events) ReadBuffer() int { return e.readBuffer }
 // Stats returns the totals.
 func (e *Events) Stats() EventStats { return e.stats }
 
-// Close closes the socket.
+// Close leaves the groups and closes the socket. Closing it alone would not do: a
+// process that is being started has a copy of it until it executes its program, and
+// Listeners would take that for another program's.
 func (e *Events) Close() error {
 	if e.fd < 0 {
 		return nil
 	}
 	fd := e.fd
 	e.fd = -1
+	for _, group := range e.groups {
+		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_DROP_MEMBERSHIP, group)
+	}
 	return os.NewSyscallError("close", unix.Close(fd))
 }
 

@@ -1,9 +1,13 @@
 package conntrack
 
 import (
+	"errors"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
@@ -28,8 +32,29 @@ func TestNetnsListeners(t *testing.T) {
 		}
 	}
 	want(0)
-	l.events(EventConfig{})
+	e := l.events(EventConfig{})
 	want(0) // Our own.
+	// One that is closed is nobody's, even while a child has a copy of it that does
+	// not execute its program yet.
+	copied, err := unix.Dup(e.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(copied), "copy")
+	child := exec.Command("sleep", "300")
+	child.ExtraFiles = []*os.File{file}
+	if err := errors.Join(child.Start(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Wait()
+	defer child.Process.Kill()
+	want(0)
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if got, err := Listeners(l.lb.FD()); got != 0 || err != nil {
+		t.Errorf("a closed one: want 0, got %d, %v", got, err)
+	}
 	cmd := exec.Command("conntrack", "-E")
 	if err := l.lb.Start(cmd); err != nil {
 		t.Fatal(err)
