@@ -71,20 +71,15 @@ func (l *Lab) GetFrom(ctx context.Context, port int, host string) (name string, 
 	return strings.TrimSpace(body), late, nil
 }
 
-// dialFrom connects from a source port.
+// dialFrom connects from a source port. The last packet of the connection before may
+// still be under way.
 func (l *Lab) dialFrom(ctx context.Context, port int, host string) (c net.Conn, err error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{Port: port}, Control: reuseAddr}
-	for {
-		err = l.Client.Do(func() (err error) {
-			c, err = d.DialContext(ctx, "tcp", host)
-			return err
-		})
-		// The last packet of the connection before may still be under way.
-		if !errors.Is(err, unix.EADDRNOTAVAIL) || ctx.Err() != nil {
-			return c, err
-		}
-		time.Sleep(time.Millisecond)
-	}
+	err = l.Client.WhenFree(func() (err error) {
+		c, err = d.DialContext(ctx, "tcp", host)
+		return err
+	})
+	return c, err
 }
 
 func reuseAddr(_, _ string, raw syscall.RawConn) error {

@@ -63,6 +63,30 @@ func TestNetnsTraffic(t *testing.T) {
 	}
 }
 
+// TestNetnsListenAgain listens where a child that does not execute its program yet still
+// has a copy of the socket.
+func TestNetnsListenAgain(t *testing.T) {
+	Require(t, "netns")
+	n := New(t)
+	ln, pc := n.Listen("tcp", "127.0.0.1:80"), n.ListenPacket("udp", "127.0.0.1:80")
+	for _, s := range []interface {
+		File() (*os.File, error)
+		Close() error
+	}{ln.(*net.TCPListener), pc.(*net.UDPConn)} {
+		copied, err := s.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer copied.Close()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(100*time.Millisecond, func() { copied.Close() })
+	}
+	n.Listen("tcp", "127.0.0.1:80")
+	n.ListenPacket("udp", "127.0.0.1:80")
+}
+
 // TestNetnsIsolated sees that nothing leaks: neither settings nor threads.
 func TestNetnsIsolated(t *testing.T) {
 	Require(t, "netns")
