@@ -272,7 +272,7 @@ func TestNetnsPortsAgain(t *testing.T) {
 		port := 3000 + i%5
 		d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.IPv4(198, 51, 100, 100), Port: port}}
 		var c net.Conn
-		err := l.client.Do(func() (err error) {
+		err := l.client.WhenFree(func() (err error) {
 			c, err = d.Dial("tcp", svc.Address.String())
 			return err
 		})

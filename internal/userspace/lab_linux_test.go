@@ -337,14 +337,15 @@ func (c *conn) answers(timeout time.Duration) error {
 	return nil
 }
 
-// ask sends a datagram from the client's port, 0 for any, and returns the answer.
+// ask sends a datagram from the client's port, 0 for any, and returns the answer. The
+// port may be that of the datagram before.
 func (l *lab) ask(svc ipvs.Service, port int) (string, error) {
 	local := netip.AddrPortFrom(netip.MustParseAddr("198.51.100.100"), uint16(port))
 	if svc.Family == ipvs.IPv6 {
 		local = netip.AddrPortFrom(netip.MustParseAddr("2001:db8:1::100"), uint16(port))
 	}
 	var c *net.UDPConn
-	err := l.client.Do(func() (err error) {
+	err := l.client.WhenFree(func() (err error) {
 		c, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(local), net.UDPAddrFromAddrPort(svc.Address))
 		return err
 	})

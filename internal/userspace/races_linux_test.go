@@ -245,7 +245,7 @@ func (l *lab) dialFrom(port int, svc ipvs.Service) (*conn, error) {
 			return err
 		}}
 	out := &conn{}
-	if err := l.client.Do(func() (err error) {
+	if err := l.client.WhenFree(func() (err error) {
 		out.Conn, err = d.Dial("tcp", svc.Address.String())
 		return err
 	}); err != nil {
