@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +60,12 @@ func TestNetnsLabRefuse(t *testing.T) {
 	if h.Server != "s1" || d.Server != "s1" {
 		t.Errorf("servers: want s1 and s1, got %s and %s", h.Server, d.Server)
 	}
+	// As in a child that does not execute its program yet.
+	copied, err := s.listeners[HTTPPort].(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer copied.Close()
 	s.Refuse(HTTPPort)
 	if _, err := l.Get(t.Context(), url); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("get of a server that refuses: want refused, got %v", err)

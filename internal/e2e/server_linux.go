@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
@@ -100,7 +102,7 @@ func (s *Server) Refuse(port uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ln := s.listeners[port]; ln != nil {
-		ln.Close()
+		stopListening(ln)
 		delete(s.listeners, port)
 	}
 }
@@ -111,13 +113,23 @@ func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ln := range s.listeners {
-		ln.Close() // http may not serve it yet
+		stopListening(ln) // http may not serve it yet
 	}
 	if s.http != nil {
 		s.http.Close()
 	}
 	s.http = nil
 	clear(s.listeners)
+}
+
+// stopListening has connections refused from here on. Closing the socket alone would
+// not do: a program that is being started, such as the nft of another scenario, has a
+// copy of it until it executes.
+func stopListening(ln net.Listener) {
+	if raw, err := ln.(*net.TCPListener).SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	}
+	ln.Close()
 }
 
 // Unplug takes the server off the network: nothing answers any more.
