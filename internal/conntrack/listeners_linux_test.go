@@ -41,9 +41,9 @@ func TestNetnsListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := os.NewFile(uintptr(copied), "copy")
-	child := exec.Command("sleep", "300")
+	child := exec.Command("conntrack", "-E")
 	child.ExtraFiles = []*os.File{file}
-	if err := errors.Join(child.Start(), file.Close()); err != nil {
+	if err := errors.Join(l.client.Start(child), file.Close()); err != nil {
 		t.Fatal(err)
 	}
 	defer child.Wait()
