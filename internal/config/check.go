@@ -403,7 +403,7 @@ func (ps *probes) rule(c *check) (healthcheck.Rule, bool) {
 	switch {
 	case !takesPort(c.kind):
 		t = netip.AddrPortFrom(t.Addr(), 0)
-	case t.Port() == 0:
+	case t.Port() == 0 && needsPort(c.kind):
 		ps.p.errorf(c.at, "check: needs a port, as the real server has port 0")
 		return healthcheck.Rule{}, false
 	}

@@ -54,8 +54,12 @@ const (
 	closeFIN   = "fin"
 )
 
-// takesPort says whether checks of a type go to a port.
-func takesPort(checkType string) bool { return slices.Contains(portChecks, checkType) }
+// needsPort says whether checks of a type go to a port.
+func needsPort(checkType string) bool { return slices.Contains(portChecks, checkType) }
+
+// takesPort says whether checks of a type do different things for different ports of
+// an address. A program does what it likes.
+func takesPort(checkType string) bool { return checkType == checkExec || needsPort(checkType) }
 
 // has says whether checks of a type have the key.
 func (k *key) has(checkType string) bool {
@@ -155,8 +159,8 @@ var checkObject = newObject("a check", []key{
 		doc: "Failed checks in a row that take a real server out."},
 	{name: "start", kind: kindString, def: "pending", enum: []string{"pending", "up", "down"},
 		doc: "What a real server is before its first result: pending counts as up, and the first result decides alone; up and down change as always. One that lbd knows, from before a restart or a reload, stays as it was until a result says otherwise: one is enough."},
-	{name: "port", kind: kindInt, min: 1, max: 65535, example: "8080", off: true, types: portChecks,
-		doc: "Port to check instead of the real server's; needed where the real server has port 0."},
+	{name: "port", kind: kindInt, min: 1, max: 65535, example: "8080", off: true, types: append(slices.Clone(portChecks), checkExec),
+		doc: "Port to check instead of the real server's; needed where the real server has port 0, but for exec."},
 	{name: "address", kind: kindString, example: "10.0.0.9", off: true, types: append(slices.Clone(networkChecks), checkExec),
 		doc: "Address to check instead of the real server's."},
 	{name: "to", kind: kindString, def: toServer, enum: []string{toServer, toService}, types: portChecks,
@@ -215,7 +219,7 @@ var checkObject = newObject("a check", []key{
 	{name: "authority", kind: kindString, example: "shop.example.com", off: true, types: []string{checkGRPC},
 		doc: "Value of :authority; default is the address with the port."},
 	{name: "command", kind: kindArgs, example: "[/usr/lib/lbd/check-db, --quick]", off: true, types: []string{checkExec},
-		doc: "Absolute path of the program and its arguments. There is no shell. Status 0 is good, others are not. At the timeout its process group gets SIGTERM, and SIGKILL soon after; what it leaves running there is killed when it ends, too. It gets LBD_ADDRESS, LBD_PORT, LBD_TARGET (both of them) and LBD_CHECK_TIMEOUT, in seconds. status and doctor warn of a program that others than root and user can change."},
+		doc: "Absolute path of the program and its arguments. There is no shell. Status 0 is good, others are not. At the timeout its process group gets SIGTERM, and SIGKILL soon after; what it leaves running there is killed when it ends, too. It gets LBD_ADDRESS, LBD_PORT (0 where the real server has port 0), LBD_TARGET (both of them) and LBD_CHECK_TIMEOUT, in seconds. status and doctor warn of a program that others than root and user can change."},
 	{name: "user", kind: kindString, example: "nobody", off: true, types: []string{checkExec}, doc: "User that it runs as; default is lbd's own."},
 	{name: "group", kind: kindString, example: "nogroup", off: true, types: []string{checkExec}, doc: "Group that it runs as; default is the user's."},
 	{name: "env", kind: kindTable, example: "{LANG: C}", off: true, types: []string{checkExec}, doc: "Its environment, beside PATH, LANG=C and what begins with LBD_."},
