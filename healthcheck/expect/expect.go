@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 )
@@ -125,12 +126,26 @@ func (e Expect) Compile() (*Matcher, error) {
 	case e.Start:
 		return nil, errors.New("expected regex at the start: begin it with ^ instead")
 	default:
-		m.re, err = regexp.Compile(e.Value)
+		m.re, err = compileRegex(e.Value)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("expected %v: %w", e.Kind, err)
 	}
 	return m, nil
+}
+
+// compileRegex says of what other engines have and RE2 lacks that it does: regexp takes
+// (?<= for the misspelled name of a group.
+func compileRegex(expr string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(expr)
+	if e := (*syntax.Error)(nil); errors.As(err, &e) {
+		for _, begin := range []string{"(?=", "(?!", "(?<=", "(?<!"} {
+			if strings.HasPrefix(e.Expr, begin) {
+				return nil, fmt.Errorf("%w: the syntax of RE2 has no look-ahead nor look-behind", err)
+			}
+		}
+	}
+	return re, err
 }
 
 // Expect returns what m was compiled from.

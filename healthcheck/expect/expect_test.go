@@ -100,6 +100,11 @@ func TestCompileErrors(t *testing.T) {
 		{Expect{Kind: Hex, Value: "0 01"}, "expected hex: hex at character 1: ' ' is no hexadecimal digit and not X"},
 		{Expect{Kind: Regex, Value: "x", Start: true}, "expected regex at the start: begin it with ^ instead"},
 		{Expect{Kind: Regex, Value: "a(b"}, "expected regex: error parsing regexp: missing closing ): `a(b`"},
+		{Expect{Kind: Regex, Value: "(?<=a)b"}, "expected regex: error parsing regexp: invalid named capture: `(?<=a)b`: the syntax of RE2 has no look-ahead nor look-behind"},
+		{Expect{Kind: Regex, Value: "x(?<!a)b"}, "expected regex: error parsing regexp: invalid named capture: `(?<!a)b`: the syntax of RE2 has no look-ahead nor look-behind"},
+		{Expect{Kind: Regex, Value: "a(?=b)"}, "expected regex: error parsing regexp: invalid or unsupported Perl syntax: `(?=`: the syntax of RE2 has no look-ahead nor look-behind"},
+		{Expect{Kind: Regex, Value: "a(?!b)"}, "expected regex: error parsing regexp: invalid or unsupported Perl syntax: `(?!`: the syntax of RE2 has no look-ahead nor look-behind"},
+		{Expect{Kind: Regex, Value: "(?>a)"}, "expected regex: error parsing regexp: invalid or unsupported Perl syntax: `(?>`"},
 	}
 	for _, tt := range tests {
 		got := ""
