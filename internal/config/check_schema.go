@@ -152,7 +152,7 @@ var checkObject = newObject("a check", []key{
 	{name: "down_interval", kind: kindDuration, min: millisecond, max: hour, example: "10s", off: true,
 		doc: "The same while it is down; default is interval."},
 	{name: "timeout", kind: kindDuration, def: "1s", min: millisecond, max: hour,
-		doc: "Time after which a check has failed that is not through, whatever it is at; at most the shortest interval."},
+		doc: "Time after which a check has failed that is not through, whatever it is at. At most interval, fast_interval and down_interval: so checks of a real server never overlap, and one that stops answering is down within fall times interval plus timeout."},
 	{name: "rise", kind: kindInt, def: "2", min: 1, max: 1000,
 		doc: "Successful checks in a row that bring a failed real server back. The first result after the start decides alone, unless start says otherwise."},
 	{name: "fall", kind: kindInt, def: "3", min: 1, max: 1000,

@@ -141,7 +141,7 @@ var quorumObject = newObject("quorum", []key{
 	{name: "on_up", kind: kindArgs, example: `[/usr/local/sbin/announce, "on"]`, off: true,
 		doc: "Program with its arguments, no shell, that is run when the quorum is gained, and after each start of lbd once the checks have found it held. It gets LBD_SERVICE, LBD_KEY and LBD_QUORUM (held or lost) and has 30 seconds. One runs at a time, and none delays a change of weights: what has changed again before it is told is left out. One that fails is in the log and not tried again. status and doctor warn of a program that is missing, or that others than root can change."},
 	{name: "on_down", kind: kindArgs, example: `[/usr/local/sbin/announce, "off"]`, off: true,
-		doc: "The same for a quorum that is lost, or is found so after a start."},
+		doc: "The same for a quorum that is lost, or is found so after a start. It is not run when lbd stops, nor when the service leaves the file."},
 })
 
 var passiveObject = newObject("passive", []key{
