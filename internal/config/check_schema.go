@@ -33,6 +33,27 @@ var othersChecks = map[string]string{
 	"ping": checkICMP, "script": checkExec,
 }
 
+// What to do instead of a check that lbd has not.
+const (
+	useProgram  = "use exec with a program"
+	useGreeting = "use tcp, or tls, with expect for its greeting, or exec with a program"
+	useTalk     = "use tcp with send and expect, or exec with a program"
+	useBFD      = "use icmp with a short interval, or exec with a program that asks the BFD daemon"
+	useAgent    = "give the real server or the service the key agent, beside its check"
+)
+
+// lackingChecks has the names of checks in keepalived, HAProxy and ldirectord that
+// lbd has no type for.
+var lackingChecks = map[string]string{
+	"BFD_CHECK": useBFD, "bfd": useBFD,
+	"agent": useAgent, "agent-check": useAgent,
+	"ftp": useGreeting, "imap": useGreeting, "nntp": useGreeting, "pop": useGreeting, "pop3": useGreeting,
+	"ldap": useTalk, "ldap-check": useTalk, "redis": useTalk, "redis-check": useTalk,
+	"sip": "use udp or tcp with send and expect, or exec with a program", "radius": useProgram, "oracle": useProgram,
+	"mysql": useProgram, "mysql-check": useProgram, "pgsql": useProgram, "pgsql-check": useProgram, "postgres": useProgram,
+	"spop": useProgram, "spop-check": useProgram,
+}
+
 // Groups of types that have keys in common.
 var (
 	networkChecks = slices.DeleteFunc(slices.Clone(checkTypes), func(t string) bool { return t == checkExec || t == checkFile })
@@ -143,7 +164,7 @@ var requestObject = newObject("a request", requestKeys)
 
 var checkObject = newObject("a check", []key{
 	{name: "type", kind: kindString, def: checkTCP, enum: checkTypes,
-		later: []string{"mysql", "postgres", "redis"}, others: othersChecks,
+		others: othersChecks, lacks: lackingChecks,
 		doc: "What is tried. tcp opens a connection, and with send, expect or steps talks over it; tls makes a handshake first. http and https ask for a page. udp sends a datagram. icmp is ping. dns asks for a name. smtp greets a mail server. grpc asks the standard health service. exec runs a program, file reads a weight."},
 	{name: "interval", kind: kindDuration, def: "2s", min: millisecond, max: hour,
 		doc: "Time between the starts of two checks."},

@@ -54,10 +54,11 @@ type key struct {
 	example string
 	// doc says what the key does, in sentences.
 	doc string
-	// enum are the allowed words, later those that are not supported yet.
-	enum, later []string
-	// others has words for the same elsewhere, with the allowed ones for them.
-	others map[string]string
+	// enum are the allowed words.
+	enum []string
+	// others has words for the same elsewhere, with the allowed ones for them; lacks
+	// those for what lbd has not, with what to do instead.
+	others, lacks map[string]string
 	// min and max bound a kindInt; a kindDuration in nanoseconds.
 	min, max int64
 	// types are the types of checks that have the key; nil for all.

@@ -101,8 +101,8 @@ func (p *parser) word(k *key, v *node) (string, bool) {
 		p.errorf(v, "%s: want %s, lbd's word for %s", k.name, ours, v.value)
 		return "", false
 	}
-	if slices.Contains(k.later, v.value) {
-		p.errorf(v, "%s: %s is not supported yet: want %s", k.name, v.value, oneOf(k.enum))
+	if instead, ok := k.lacks[v.value]; ok {
+		p.errorf(v, "%s: lbd has no check %s: %s", k.name, v.value, instead)
 		return "", false
 	}
 	p.errorf(v, "%s: want %s, got %s", k.name, oneOf(k.enum), describe(v))
@@ -254,6 +254,10 @@ func (p *parser) unknown(kn *node, o *object) (int, bool) {
 	if kn.value == "<<" && !kn.quoted {
 		p.errorf(kn, "merge keys are not supported: use defaults for what repeats")
 		return 0, false
+	}
+	if ours := o.ours(kn.value); ours != "" {
+		p.errorf(kn, "unknown key %s: lbd calls it %s", describe(kn), ours)
+		return o.find(ours[:strings.IndexAny(ours+".", ".:")])
 	}
 	var names []string
 	for _, k := range o.keys {
