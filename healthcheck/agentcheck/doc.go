@@ -10,15 +10,15 @@
 //	down, fail, stopped    it does not; failed is taken for fail
 //	ready                  it takes part
 //	drain                  it gets no new connections
-//	maint                  it is out of service
+//	maint                  it is out of service, and its connections may end
 //	50%, weight:50%        the weight, as a part of the configured one, 0% to 65535%
 //	weight:20              the weight, 0 to 65535
-//	maxconn:100            read, and ignored: IPVS has no such limit for a server
+//	maxconn:100            ignored: the thresholds of a server are the configuration's
 //	# reason               the agent's reason, up to the end of the line
 //
 // Where words contradict each other, the last one of the line holds. Words that
-// are none of these are ignored, and the result's Detail names them. There must be
-// one that is known.
+// are none of these are ignored. The result's Detail names what is ignored. There
+// must be one that is known.
 //
 // No connection, no answer in time, an empty one, one that is no agent's and one
 // of more than 1024 bytes are errors. Probe.Advisory has them say nothing of the

@@ -10,7 +10,7 @@ import (
 )
 
 // parse reads an agent's line. detail is the line, fit to be shown, with a note
-// of words that are unknown.
+// of words that are ignored.
 func parse(line string) (a healthcheck.Advice, detail string, err error) {
 	detail = healthcheck.Printable(line)
 	if detail == "" {
@@ -18,19 +18,23 @@ func parse(line string) (a healthcheck.Advice, detail string, err error) {
 	}
 	text, reason, _ := strings.Cut(line, "#")
 	words := strings.FieldsFunc(text, func(c rune) bool { return c == ' ' || c == '\t' || c == ',' || c == '\r' })
-	var unknown []string
+	var ignored []string
+	known := false
 	for _, w := range words {
-		if !take(&a, strings.ToLower(w)) {
-			unknown = append(unknown, w)
+		word := strings.ToLower(w)
+		taken := take(&a, word)
+		known = known || taken || isMaxConn(word)
+		if !taken {
+			ignored = append(ignored, w)
 		}
 	}
-	if len(unknown) == len(words) {
+	if !known {
 		return healthcheck.Advice{}, "", fmt.Errorf("no word of an agent in %q", detail)
 	}
 	a.Reason = healthcheck.Printable(reason)
-	if len(unknown) > 0 {
+	if len(ignored) > 0 {
 		// The note goes first, because who shows the detail may cut it.
-		detail = fmt.Sprintf("ignored %s: %s", healthcheck.Printable(strings.Join(unknown, " ")), detail)
+		detail = fmt.Sprintf("ignored %s: %s", healthcheck.Printable(strings.Join(ignored, " ")), detail)
 	}
 	return a, detail, nil
 }
@@ -56,10 +60,6 @@ func take(a *healthcheck.Advice, word string) bool {
 
 // takeNumber does what take does for the words with a number.
 func takeNumber(a *healthcheck.Advice, word string) bool {
-	if n, ok := strings.CutPrefix(word, "maxconn:"); ok {
-		_, err := strconv.ParseUint(n, 10, 64)
-		return err == nil
-	}
 	n, absolute := strings.CutPrefix(word, "weight:")
 	w := healthcheck.Weight{Kind: healthcheck.WeightAbsolute}
 	if percent, ok := strings.CutSuffix(n, "%"); ok {
@@ -75,4 +75,12 @@ func takeNumber(a *healthcheck.Advice, word string) bool {
 	w.Value = uint32(value)
 	a.Weight = w
 	return true
+}
+
+// isMaxConn says whether a word is a limit of connections, which agents may send but
+// lbd does not follow.
+func isMaxConn(word string) bool {
+	n, ok := strings.CutPrefix(word, "maxconn:")
+	_, err := strconv.ParseUint(n, 10, 64)
+	return ok && err == nil
 }

@@ -41,8 +41,6 @@ func TestParse(t *testing.T) {
 		"weight:0":            {Weight: absolute(0)},
 		"weight:65535":        {Weight: absolute(65535)},
 		"weight:007":          {Weight: absolute(7)},
-		"maxconn:100":         {},
-		"maxconn:100 up":      up,
 		"down # disk full":    {Health: healthcheck.SaysDown, Reason: "disk full"},
 		"down#disk full":      {Health: healthcheck.SaysDown, Reason: "disk full"},
 		"down#a#up":           {Health: healthcheck.SaysDown, Reason: "a#up"},
@@ -51,7 +49,7 @@ func TestParse(t *testing.T) {
 		// All at once, in any order.
 		"up ready 50%":                    {Health: healthcheck.SaysUp, Admin: healthcheck.SaysReady, Weight: percent(50)},
 		"50%,ready\tup":                   {Health: healthcheck.SaysUp, Admin: healthcheck.SaysReady, Weight: percent(50)},
-		"75%,maxconn:30,maint,down":       {Health: healthcheck.SaysDown, Admin: healthcheck.SaysMaint, Weight: percent(75)},
+		"75%,maint,down":                  {Health: healthcheck.SaysDown, Admin: healthcheck.SaysMaint, Weight: percent(75)},
 		"drain weight:9 stopped # so, up": {Health: healthcheck.SaysDown, Admin: healthcheck.SaysDrain, Weight: absolute(9), Reason: "so, up"},
 
 		// The last one holds.
@@ -93,6 +91,7 @@ func TestParseUnknown(t *testing.T) {
 		"up maxconn:":        "ignored maxconn:: up maxconn:",
 		"up maxconn:x":       "ignored maxconn:x: up maxconn:x",
 		"up maxconn:50%":     "ignored maxconn:50%: up maxconn:50%",
+		"up maxconn:100":     "ignored maxconn:100: up maxconn:100",
 		"up upper":           "ignored upper: up upper",
 		"up \x1b[2J":         "ignored ?[2J: up ?[2J",
 		"up downdown#reason": "ignored downdown: up downdown#reason",
@@ -102,6 +101,14 @@ func TestParseUnknown(t *testing.T) {
 		if err != nil || a.Health != healthcheck.SaysUp || a.Weight.Kind != healthcheck.WeightNone || got != detail {
 			t.Errorf("%q: want up alone and %q, got %+v, %q, %v", line, detail, a, got, err)
 		}
+	}
+}
+
+// A limit of connections alone is an answer, which changes nothing.
+func TestParseMaxConn(t *testing.T) {
+	a, detail, err := parse("MaxConn:100")
+	if want := "ignored MaxConn:100: MaxConn:100"; err != nil || a != (healthcheck.Advice{}) || detail != want {
+		t.Errorf("want no advice and %q, got %+v, %q, %v", want, a, detail, err)
 	}
 }
 
