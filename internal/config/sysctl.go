@@ -26,7 +26,7 @@ var sysctlObject = newObject("sysctls", []key{
 	sysctl("drop_packet", 0, 3),
 	sysctl("est_nice", -20, 19),
 	{name: sysctlExpireNodest, kind: kindInt, def: "1", max: 1,
-		doc: "With 1 the connections of a real server that was deleted, at the end of its drain or by on_failure, end with their client's next packets: TCP is reset, UDP goes to another real server. With 0 such clients meet silence until the kernel forgets the connection, for up to 15 minutes. " +
+		doc: "With 1 the connections of a real server that was deleted, at the end of its drain, by on_failure, ipvsctl disable or maint of an agent, end with their client's next packets: TCP is reset, UDP goes to another real server. With 0 such clients meet silence until the kernel forgets the connection, for up to 15 minutes. " +
 			"The price of 1: after somebody's stray ipvsadm -C, connections that carry packets before the repair are reset; with 0 they stall and go on. It is one setting for all virtual services of the network namespace, foreign ones included. Where /proc/sys is read-only, as in many containers, set it to 1 outside, or to 0 here."},
 	{name: sysctlExpireTemplate, kind: kindInt, max: 1, off: true,
 		doc: "What persistent clients do whose real server has weight 0, be it drained, failed, or so in the file. With 1, which lbd sets where a virtual service is persistent, their new connections go to another real server, so that a drain ends. With 0 they come back until their persistence is over: a drain keeps them, and can last as long as they come; failed real servers are removed with on_failure: auto. It is one setting for all virtual services of the network namespace."},
