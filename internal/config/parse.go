@@ -23,6 +23,7 @@ func Parse(name string, data []byte) (*Config, error) {
 		file:     name,
 		checks:   map[string]*namedCheck{},
 		silent:   map[*node]bool{},
+		unfit:    map[string]unfit{},
 		names:    map[string]int{},
 		services: map[ipvs.ServiceKey]int{},
 		servers:  map[netip.AddrPort]int{},
@@ -50,6 +51,8 @@ type parser struct {
 	silent map[*node]bool
 	// defaults is what a virtual service starts from.
 	defaults serviceDraft
+	// unfit are its keys that the file gives, by name.
+	unfit map[string]unfit
 	// names and services hold the line of each service.
 	names    map[string]int
 	services map[ipvs.ServiceKey]int
@@ -135,7 +138,10 @@ func (p *parser) top(root *node) *Config {
 	}
 	p.builtinDefaults()
 	if defaultsAt != nil {
-		p.object(defaultsAt, defaultsObject, func(k *key, v *node) { p.setService(&p.defaults, k, v) })
+		p.object(defaultsAt, defaultsObject, func(k *key, v *node) {
+			p.unfit[k.name] = unfit{at: v}
+			p.setService(&p.defaults, k, v)
+		})
 		p.defaults.forget()
 	}
 	c.DrainTimeout = p.defaults.server.drainTimeout
@@ -143,6 +149,7 @@ func (p *parser) top(root *node) *Config {
 	given := p.parseSysctls(c, sysctls)
 	if services != nil {
 		c.VirtualServices = p.parseServices(services)
+		p.warnUnfit()
 	}
 	p.checkCapacity(orNode(p.userspaceAt.mark, root), c)
 	p.addSysctls(c, given)

@@ -76,7 +76,9 @@ func (p *parser) passive(d *serviceDraft, svc *VirtualService) {
 	switch {
 	case why != "" && at != nil:
 		p.errorf(at, "passive: %s", why)
-	case why == "":
+	case why != "":
+		p.without("passive", svc, why)
+	default:
 		svc.Passive = d.policy.passive
 		p.refuse(EngineKernel, orNode(at, d.at), "passive: only the userspace engine sees how connections begin")
 		if m := p.userspace.CTStateMask; m != 0 && bits.OnesCount32(m) < passiveStateBits {

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lbd-project/lbd/ipvs"
@@ -68,14 +70,51 @@ func (p *parser) policies(d *serviceDraft, svc *VirtualService) {
 	}
 }
 
+// unfit is a key of defaults with the services that cannot have it.
+type unfit struct {
+	at *node
+	// named are the first of them, with the reason.
+	named []string
+	count int
+}
+
+// without notes that a service cannot have what the defaults say.
+func (p *parser) without(key string, svc *VirtualService, why string) {
+	u := p.unfit[key]
+	if u.count++; len(u.named) < 3 {
+		u.named = append(u.named, fmt.Sprintf("%s (%s)", svc.Name, why))
+	}
+	p.unfit[key] = u
+}
+
+// warnUnfit warns of each key of defaults that does nothing for some services.
+func (p *parser) warnUnfit() {
+	for key, u := range p.unfit {
+		if u.count == 0 {
+			continue
+		}
+		what := "1 virtual service goes"
+		if u.count > 1 {
+			what = fmt.Sprintf("%d virtual services go", u.count)
+		}
+		if more := u.count - len(u.named); more > 0 {
+			u.named = append(u.named, fmt.Sprintf("and %d more", more))
+		}
+		p.warnf(u.at, "%s: %s without: %s", key, what, strings.Join(u.named, ", "))
+	}
+}
+
 // slowStart sets the slow start. One of the defaults is for the schedulers that
 // can.
 func (p *parser) slowStart(d *serviceDraft, svc *VirtualService) {
 	switch at := d.policy.slowStartAt; {
 	case slices.Contains(slowStartSchedulers, string(d.scheduler)):
 		svc.SlowStart = d.policy.slowStart
-	case at != nil && d.policy.slowStart > 0 && d.scheduler != "":
+	case d.policy.slowStart == 0 || d.scheduler == "":
+	case at != nil:
 		p.errorf(at, "slow_start: scheduler %s %s: want %s", d.scheduler, whyNoSlowStart(d.scheduler), oneOf(slowStartSchedulers))
+	default:
+		p.without("slow_start", svc, fmt.Sprintf("scheduler %s %s", d.scheduler, whyNoSlowStart(d.scheduler)))
 	}
 }
 
