@@ -212,15 +212,19 @@ func changeLine(s api.AdminChange) string {
 
 // completeServer completes the names of real servers.
 func (a *app) completeServer(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, args, func(s *api.Service) (names []string) {
-		if s.Foreign {
-			return nil
+	return a.complete(cmd, args, serverNames)
+}
+
+// serverNames returns the names of the real servers of a virtual service for a
+// completion.
+func serverNames(s *api.Service) (names []string) {
+	if s.Foreign {
+		return nil
+	}
+	for _, r := range s.RealServers {
+		if r.State != "draining" {
+			names = append(names, s.Name+"/"+r.Address+"\t"+r.State)
 		}
-		for _, r := range s.RealServers {
-			if r.State != "draining" {
-				names = append(names, s.Name+"/"+r.Address+"\t"+r.State)
-			}
-		}
-		return names
-	})
+	}
+	return names
 }

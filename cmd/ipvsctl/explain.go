@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,10 +15,11 @@ import (
 
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain SERVICE",
+		Use:   "explain SERVICE[/SERVER]",
 		Short: "Say who would get the next connection, and why",
 		Long: `Say which real server the next new client of a virtual service would get, and
-why. SERVICE is a name, or the protocol and address as listed.
+why. SERVICE is a name, or the protocol and address as listed; with SERVER, as
+in web/10.0.0.2:80, that real server alone is shown.
 
 The real servers are in the order of the engine, in which the first of equals
 wins. SCORE is what the scheduler compares: the least gets the connection, and a
@@ -32,8 +36,11 @@ On failure says what becomes of a real server that fails its checks: quiesce is
 weight 0, remove takes it out of the table; and why, where on_failure is auto.`,
 		Example:           "  ipvsctl explain web",
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: a.completeService,
+		ValidArgsFunction: a.completeServiceOrServer,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.Contains(args[0], "/") {
+				return a.explainServer(cmd.Context(), args[0])
+			}
 			x, err := a.client().Explain(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -44,6 +51,32 @@ weight 0, remove takes it out of the table; and why, where on_failure is auto.`,
 			return nil
 		},
 	}
+}
+
+// explainServer explains one real server of a service.
+func (a *app) explainServer(ctx context.Context, name string) error {
+	target, err := api.ParseAdminTarget(name)
+	if err != nil {
+		return &usageError{err}
+	}
+	c := a.client()
+	c.OnAnswer = nil // it is more than what is asked for
+	x, err := c.Explain(ctx, target.Service)
+	if err != nil {
+		return err
+	}
+	x.RealServers = slices.DeleteFunc(x.RealServers, func(s api.Standing) bool {
+		address, err := netip.ParseAddrPort(s.Address)
+		return err != nil || !target.Match(address)
+	})
+	if len(x.RealServers) == 0 {
+		return fmt.Errorf("real server %q: %w", name, api.ErrNotFound)
+	}
+	if !a.text() {
+		return a.printValue(x)
+	}
+	a.printExplanation(x)
+	return nil
 }
 
 func (a *app) printExplanation(x api.Explanation) {

@@ -61,12 +61,21 @@ configured weights nor health.`,
 
 // completeService completes the name of a virtual service.
 func (a *app) completeService(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, args, func(s *api.Service) []string {
-		if s.Name == "" {
-			return nil
-		}
-		return []string{s.Name + "\t" + s.Key}
-	})
+	return a.complete(cmd, args, serviceNames)
+}
+
+// serviceNames returns the name of a virtual service for a completion.
+func serviceNames(s *api.Service) []string {
+	if s.Name == "" {
+		return nil
+	}
+	return []string{s.Name + "\t" + s.Key}
+}
+
+// completeServiceOrServer completes the name of a virtual service or of one of its
+// real servers.
+func (a *app) completeServiceOrServer(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(cmd, args, func(s *api.Service) []string { return append(serviceNames(s), serverNames(s)...) })
 }
 
 // complete completes the first argument with the names that each virtual service
