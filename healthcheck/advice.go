@@ -3,6 +3,7 @@ package healthcheck
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Advice is what a target says of itself, beyond healthy or not: the words of an
@@ -60,6 +61,31 @@ func (w Weight) String() string {
 		return "-" + strconv.FormatUint(uint64(w.Value), 10)
 	}
 	return strconv.FormatUint(uint64(w.Value), 10)
+}
+
+// MarshalText implements encoding.TextMarshaler with the form of String.
+func (w Weight) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// UnmarshalText parses the form of String.
+func (w *Weight) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*w = Weight{}
+		return nil
+	}
+	kind, digits := WeightAbsolute, string(text)
+	if before, ok := strings.CutSuffix(digits, "%"); ok {
+		kind, digits = WeightPercent, before
+	} else if after, ok := strings.CutPrefix(digits, "+"); ok {
+		kind, digits = WeightMore, after
+	} else if after, ok := strings.CutPrefix(digits, "-"); ok {
+		kind, digits = WeightLess, after
+	}
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || n > MaxWeight {
+		return fmt.Errorf("unknown weight %.20q", text)
+	}
+	*w = Weight{kind, uint32(n)}
+	return nil
 }
 
 // Verdict is a word of a target about itself.

@@ -60,6 +60,16 @@ func TestAdviceText(t *testing.T) {
 		if got := w.String(); got != want {
 			t.Errorf("%#v: want %q, got %q", w, want, got)
 		}
+		got := Weight{WeightMore, 1}
+		if err := got.UnmarshalText([]byte(want)); err != nil || got != w {
+			t.Errorf("parse %q: want %#v, got %#v, %v", want, w, got, err)
+		}
+	}
+	for _, text := range []string{"%", "+", "-", "+5%", "--5", "65536", "4294967297", "5 ", "x", "0x5", "5_0"} {
+		var w Weight
+		if err := w.UnmarshalText([]byte(text)); err == nil || w != (Weight{}) {
+			t.Errorf("parse %q: want an error, got %#v, %v", text, w, err)
+		}
 	}
 	for v, want := range map[Verdict]string{NoVerdict: "", SaysUp: "up", SaysDown: "down", SaysReady: "ready", SaysDrain: "drain", SaysMaint: "maint"} {
 		text, err := v.MarshalText()

@@ -131,6 +131,17 @@ func (p Probe) Key() string {
 	return string(b)
 }
 
+// Subject is what the probe looks at and how: its Key without the timing.
+func (p Probe) Subject() string {
+	b := append([]byte(p.Method.Key()), ' ')
+	b = p.Target.AppendTo(b)
+	b = p.Through.appendKey(b)
+	if p.Advisory {
+		b = append(b, " advisory"...)
+	}
+	return string(b)
+}
+
 // checker returns the checker of the probe.
 func (p Probe) checker(env Env) (Checker, error) {
 	if err := p.Through.Validate(p.Target.Addr()); err != nil {

@@ -242,28 +242,32 @@ func (m *Monitor) Foresee(probes []Probe) map[string]Status {
 func (m *Monitor) inherit(fresh []*probe) {
 	latest := make(map[string]*probe, len(m.probes))
 	for _, p := range m.probes {
-		s := p.subject()
+		s := p.Subject()
 		if old := latest[s]; old == nil || old.status.LastTime.Before(p.status.LastTime) {
 			latest[s] = p
 		}
 	}
 	for _, p := range fresh {
-		if old := latest[p.subject()]; old != nil && old.status.Checks > 0 {
+		switch old := latest[p.Subject()]; {
+		case old == nil:
+		case old.status.Checks == 0:
+			p.status.Advice = old.status.Advice
+		default:
 			p.status = old.status
 			p.status.Streak = 0
 		}
 	}
 }
 
-// subject is what the probe looks at and how, without its timing.
-func (p *probe) subject() string {
-	b := append([]byte(p.Method.Key()), ' ')
-	b = p.Target.AppendTo(b)
-	b = p.Through.appendKey(b)
-	if p.Advisory {
-		b = append(b, " advisory"...)
+// Recall has the probes that are Set begin with what their targets said of themselves
+// to another Monitor. It holds until a result says otherwise. Call it before Run.
+func (m *Monitor) Recall(said func(p *Probe) Advice) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.probes {
+		p.status.Advice = said(&p.Probe).clean()
+		p.told = p.status.news()
 	}
-	return string(b)
 }
 
 // remove takes p out and stops its run. The caller holds mu.

@@ -36,7 +36,7 @@ func (o *overdue) add(p *probe, n int) {
 
 // leave counts the run of p as one of a removed probe, or no longer with -1.
 func (o *overdue) leave(p *probe, n int) {
-	s := p.subject()
+	s := p.Subject()
 	if o.left[s] += n; o.left[s] == 0 {
 		delete(o.left, s)
 	}
@@ -45,7 +45,7 @@ func (o *overdue) leave(p *probe, n int) {
 // bars returns why p must not begin, or nil.
 func (o *overdue) bars(p *probe) error {
 	// The subject takes time to make, and mostly nothing is left.
-	if len(o.left) > 0 && o.left[p.subject()] > 0 {
+	if len(o.left) > 0 && o.left[p.Subject()] > 0 {
 		return errBehind
 	}
 	return nil

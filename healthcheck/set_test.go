@@ -157,6 +157,46 @@ func TestMonitorSetInherits(t *testing.T) {
 	})
 }
 
+// TestMonitorRecall begins with what a target said to another Monitor: that holds
+// while an advisory probe fails and when its timing changes, and ends with what the
+// target says, or with the first result of another probe.
+func TestMonitorRecall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Options{})
+		agent, check := &fake{name: "agent", check: script("-")}, &fake{name: "check", check: script("-")}
+		a, c := probeOf(agent), probeOf(check)
+		a.Advisory = true
+		if err := m.Set([]Probe{a, c}); err != nil {
+			t.Fatal(err)
+		}
+		said := Advice{Weight: Weight{WeightPercent, 50}, Admin: SaysDrain}
+		m.Recall(func(p *Probe) Advice {
+			bad := said
+			bad.Health = 99
+			return bad
+		})
+		a.Interval *= 2
+		if err := m.Set([]Probe{a, c}); err != nil {
+			t.Fatal(err)
+		}
+		want := func(p Probe, want Advice) {
+			t.Helper()
+			if s, _ := m.Status(p.Key()); s.Advice != want {
+				t.Errorf("%s: want %+v, got %+v", p.Key(), want, s.Advice)
+			}
+		}
+		want(a, said)
+		want(c, said)
+		run(t, m)
+		time.Sleep(5 * time.Second)
+		want(a, said)
+		want(c, Advice{})
+		agent.become(func(context.Context) (Result, error) { return Result{Advice: Advice{Admin: SaysReady}}, nil })
+		time.Sleep(5 * time.Second)
+		want(a, Advice{Weight: said.Weight, Admin: SaysReady})
+	})
+}
+
 // TestMonitorSetThroughAnother has one target probed through another service, and in
 // a tunnel: what was found on one way says nothing of the others.
 func TestMonitorSetThroughAnother(t *testing.T) {

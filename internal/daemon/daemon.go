@@ -123,6 +123,7 @@ func assemble(p parts) (*Daemon, error) {
 		loaded:      p.loaded,
 		admin:       newOverrides(p.admin, p.loaded.StateFile),
 		keys:        make(map[*healthcheck.Probe]string),
+		subjects:    make(map[*healthcheck.Probe]string),
 		weightNews:  make(map[ipvs.DestinationKey]weightNews),
 	}
 	o.events = newEventRing(o.told.Tell)
@@ -149,6 +150,7 @@ func assemble(p parts) (*Daemon, error) {
 	if err := o.monitor.Set(fleet.Probes(p.loaded.Config)); err != nil {
 		return nil, err
 	}
+	o.monitor.Recall(func(p *healthcheck.Probe) healthcheck.Advice { return o.mem.advice[subject(p)] })
 	o.observer = newObserver(p.handshakes, p.log, func() { signal(o.dirty) })
 	o.mirror = newMirror(p.watched, p.log, func() { signal(o.counted) })
 	o.mirror.setInterval(p.loaded.MirrorInterval)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/internal/config"
 	"github.com/lbd-project/lbd/internal/daemon/fleet"
 	"github.com/lbd-project/lbd/internal/memory"
@@ -27,6 +28,9 @@ type ledger struct {
 	owned map[ipvs.ServiceKey]struct{}
 	// health is the last decision about each checked server.
 	health fleet.Health
+	// advice is what the last decision heard of checks beside that, by the name of
+	// the check's subject.
+	advice map[string]healthcheck.Advice
 	// fleet is the rest of what the last decision left for the next.
 	fleet  fleet.Memory
 	drains fleet.Drains
@@ -56,6 +60,7 @@ func (l *ledger) equal(o *ledger) bool {
 	return l.netns == o.netns && l.engine == o.engine && l.marks == o.marks &&
 		same(l.owned, o.owned) &&
 		same(l.health, o.health) &&
+		same(l.advice, o.advice) &&
 		l.fleet.Equal(o.fleet) &&
 		slices.Equal(l.drains, o.drains) &&
 		maps.EqualFunc(l.order, o.order, slices.Equal) &&
@@ -67,7 +72,7 @@ func (l *ledger) equal(o *ledger) bool {
 // forgetServers forgets what was known of the real servers and services, once none
 // is left: the next start is a first one.
 func (l *ledger) forgetServers() {
-	l.health, l.fleet, l.drains, l.order = nil, fleet.Memory{}, nil, nil
+	l.health, l.advice, l.fleet, l.drains, l.order = nil, nil, fleet.Memory{}, nil, nil
 }
 
 // empty reports whether lbd has nothing on the host.
@@ -109,6 +114,7 @@ func (l *ledger) memory(now time.Time, states map[ipvs.DestinationKey]since) mem
 		Marks:    l.marks,
 		Owned:    l.owned,
 		Health:   l.health,
+		Advice:   l.advice,
 		DownFor:  make(map[ipvs.DestinationKey]time.Duration),
 		Policies: make(map[ipvs.ServiceKey]memory.Policy, len(l.fleet.Services)),
 		Returns:  make(map[ipvs.DestinationKey]memory.Return, len(l.fleet.Servers)),
@@ -157,6 +163,7 @@ func recall(m memory.Memory, now time.Time) (*ledger, map[ipvs.DestinationKey]si
 		marks:  m.Marks,
 		owned:  cloneMap(m.Owned),
 		health: cloneMap(m.Health),
+		advice: cloneMap(m.Advice),
 		fleet: fleet.Memory{
 			Services: make(map[ipvs.ServiceKey]fleet.ServiceMemory, len(m.Policies)),
 			Servers:  make(map[ipvs.DestinationKey]fleet.ServerMemory, len(m.Returns)),

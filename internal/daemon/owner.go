@@ -86,8 +86,10 @@ type owner struct {
 	beat atomic.Pointer[time.Time]
 
 	loaded *loaded
-	// keys are the keys of the probes of loaded: a text that is long to make.
-	keys       map[*healthcheck.Probe]string
+	// keys are the keys of the probes of loaded, subjects the names of what they look
+	// at: texts that are long to make.
+	keys, subjects map[*healthcheck.Probe]string
+
 	mem        *ledger
 	saved      *ledger // what the store holds
 	reconciler *reconcile.Reconciler

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -107,12 +109,20 @@ func (o *owner) reconcile(ctx context.Context, f *fleet.Fleet, desired reconcile
 	return report.After(before), errors.Join(errs...)
 }
 
-// decide decides about the whole fleet from what is known now.
+// decide decides about the whole fleet from what is known now, and notes which advice
+// it went by.
 func (o *owner) decide() *fleet.Fleet {
-	return fleet.Decide(fleet.Input{
+	advice := make(map[string]healthcheck.Advice)
+	f := fleet.Decide(fleet.Input{
 		Config: o.loaded.Config,
 		Now:    time.Now(),
-		Probe:  o.status,
+		Probe: func(p *healthcheck.Probe) healthcheck.Status {
+			st := o.status(p)
+			if a := decisive(st.Advice); a != (healthcheck.Advice{}) {
+				advice[o.subject(p)] = a
+			}
+			return st
+		},
 		Health: o.mem.health,
 		Memory: o.mem.fleet,
 		Admin:  o.admin.all,
@@ -120,6 +130,21 @@ func (o *owner) decide() *fleet.Fleet {
 
 		Handshakes: o.observer.handshakes(),
 	})
+	o.mem.advice = advice
+	return f
+}
+
+// decisive returns the part of an advice that a decision depends on: a reason that
+// changes with each answer of an agent is nothing to write down.
+func decisive(a healthcheck.Advice) healthcheck.Advice {
+	out := healthcheck.Advice{Weight: a.Weight}
+	if a.Health == healthcheck.SaysDown {
+		out.Health = a.Health
+	}
+	if a.Admin != healthcheck.SaysReady {
+		out.Admin = a.Admin
+	}
+	return out
 }
 
 // status returns what the checks know of a probe of the configuration.
@@ -131,6 +156,24 @@ func (o *owner) status(p *healthcheck.Probe) healthcheck.Status {
 	}
 	st, _ := o.monitor.Status(key)
 	return st
+}
+
+// subject returns the name in the memory of what a probe of the configuration looks
+// at.
+func (o *owner) subject(p *healthcheck.Probe) string {
+	name, ok := o.subjects[p]
+	if !ok {
+		name = subject(p)
+		o.subjects[p] = name
+	}
+	return name
+}
+
+// subject makes a name of what a probe looks at: another timing keeps it, as a reload
+// does. It is a digest, short however much a check is told to send.
+func subject(p *healthcheck.Probe) string {
+	sum := sha256.Sum256([]byte(p.Subject()))
+	return hex.EncodeToString(sum[:16])
 }
 
 // adopt looks in the table for servers that the configuration lacks, and drains

@@ -232,7 +232,7 @@ func (o *owner) switchTo(next *loaded) error {
 	// First, so that the new ones hear of the rest.
 	o.told.Change(next.Hooks)
 	o.pruneAdmin()
-	o.keys = make(map[*healthcheck.Probe]string)
+	o.keys, o.subjects = make(map[*healthcheck.Probe]string), make(map[*healthcheck.Probe]string)
 	o.reloadErr = ""
 	o.mirror.setInterval(next.MirrorInterval)
 	o.log.Info("configuration loaded", "file", next.file, "sha256", next.sha256,

@@ -87,6 +87,8 @@ const (
 //	server NAME sick|well              the same for the health port alone
 //	server NAME unplug|plug            take it off the network, or back
 //	server NAME kill|restart           end its program with all connections, or start it again
+//	server NAME say WORD...            let an agent on port 9707 say that from now on
+//	server NAME silent                 end the agent
 //	server NAME limit N                let its program end whenever it gets more than N of the last
 //	                                   10 connections that came to any server's port 80
 //	server NAME fell                   fails unless it did so since

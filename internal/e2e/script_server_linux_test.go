@@ -3,11 +3,12 @@ package e2e
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 func cmdServer(s *script, args []string) (string, error) {
 	if len(args) < 2 {
-		return "", usage("server NAME refuse|open|sick|well|unplug|plug|kill|restart|limit N|fell")
+		return "", usage("server NAME refuse|open|sick|well|unplug|plug|kill|restart|say WORD...|silent|limit N|fell")
 	}
 	srv := s.lab.Server(args[0])
 	switch args[1] {
@@ -28,6 +29,10 @@ func cmdServer(s *script, args []string) (string, error) {
 	case "restart":
 		srv.Open(HTTPPort)
 		srv.Open(HealthPort)
+	case "say":
+		srv.Say(strings.Join(args[2:], " "))
+	case "silent":
+		srv.Refuse(AgentPort)
 	case "limit":
 		if len(args) != 3 {
 			return "", usage("server NAME limit N")

@@ -21,6 +21,8 @@ const (
 	// HealthPort is HTTP too: a check that uses it can fail while HTTPPort serves.
 	HealthPort = 8080
 	UDPPort    = 53
+	// AgentPort has an agent once the Server Says something.
+	AgentPort = 9707
 )
 
 // Server is a real server. Over HTTP it answers
@@ -105,6 +107,25 @@ func (s *Server) Refuse(port uint16) {
 		stopListening(ln)
 		delete(s.listeners, port)
 	}
+}
+
+// Say starts an agent that answers everybody with a line.
+func (s *Server) Say(line string) {
+	s.Refuse(AgentPort)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ln := s.NS.Listen("tcp", fmt.Sprintf(":%d", AgentPort))
+	s.listeners[AgentPort] = ln
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return // Refuse or Kill
+			}
+			fmt.Fprintln(c, line)
+			c.Close()
+		}
+	}()
 }
 
 // Kill ends all HTTP connections and refuses new ones, as if the server's

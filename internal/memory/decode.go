@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -67,6 +68,7 @@ func (d *decoder) decode(fields map[string]json.RawMessage, uptime time.Duration
 		{"marks", d.marks},
 		{"owned", d.owned},
 		{"health", d.health},
+		{"advice", d.advice},
 		{"policies", d.policies},
 		{"returns", d.returns},
 		{"order", d.order},
@@ -164,6 +166,13 @@ func (d *decoder) health(raw json.RawMessage) {
 			d.memory.DownFor[k] = duration(h.ForMS) + d.elapsed
 		}
 	})
+}
+
+func (d *decoder) advice(raw json.RawMessage) {
+	d.memory.Advice = make(map[string]healthcheck.Advice)
+	for name, j := range object[adviceJSON](d, "advice", raw) {
+		d.memory.Advice[name] = healthcheck.Advice{Health: j.Health, Admin: j.Admin, Weight: j.Weight}
+	}
 }
 
 func (d *decoder) returns(raw json.RawMessage) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -99,6 +100,16 @@ func TestLoadTolerates(t *testing.T) {
 				m.Health = map[ipvs.DestinationKey]bool{dest(web, "10.0.0.1:80"): true}
 				m.DownFor = map[ipvs.DestinationKey]time.Duration{dest(web, "10.0.0.1:80"): 0}
 			}, false},
+		{"no advice", "advice", "", func(m *Memory) { m.Advice = nil }, false},
+		{"advice of another type", "advice", `["drain"]`, func(m *Memory) { m.Advice = nil }, true},
+		{"some bad advice", "advice",
+			`{"a": {"admin": "drain", "more": 1}, "b": {"admin": "gone"}, "c": {"weight": "65536"}, "d": {"weight": "+5%"}, "e": {"weight": 5},
+			  "f": {"health": 2}, "g": "drain", "h": {"weight": "+7"}}`,
+			func(m *Memory) {
+				m.Advice = map[string]healthcheck.Advice{
+					"a": {Admin: healthcheck.SaysDrain}, "h": {Weight: healthcheck.Weight{Kind: healthcheck.WeightMore, Value: 7}},
+				}
+			}, true},
 		{"some bad order", "order", `{"TCP 192.0.2.10:80": ["10.0.0.2:80", 7, "", "10.0.0.1:80"], "x": [], "FWM 7": {}}`,
 			func(m *Memory) { m.Order[ipvs.MarkService(ipvs.IPv4, 7)] = nil }, true},
 		{"drains of another type", "drains", `"none"`, func(m *Memory) { m.Drains = nil }, true},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -34,6 +35,7 @@ type document struct {
 	Engine   string                           `json:"engine"`
 	Marks    marksJSON                        `json:"marks"`
 	Owned    []string                         `json:"owned"`
+	Advice   map[string]adviceJSON            `json:"advice"`
 	Policies map[string]policyJSON            `json:"policies"`
 	Returns  map[string]map[string]returnJSON `json:"returns"`
 	Order    map[string][]netip.AddrPort      `json:"order"`
@@ -55,6 +57,13 @@ type marksJSON struct {
 type healthJSON struct {
 	Down  bool  `json:"down"`
 	ForMS int64 `json:"for_ms"`
+}
+
+// adviceJSON has the words of an agent: "down", "drain" or "maint", and "50%".
+type adviceJSON struct {
+	Health healthcheck.Verdict `json:"health"`
+	Admin  healthcheck.Verdict `json:"admin"`
+	Weight healthcheck.Weight  `json:"weight"`
 }
 
 type policyJSON struct {
@@ -114,6 +123,7 @@ func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, err
 	d := document{
 		header: h, NetNS: m.NetNS, Engine: m.Engine, Marks: marksJSON(m.Marks), Sysctls: m.Sysctls, Paths: m.Paths,
 		Owned:    []string{},
+		Advice:   make(map[string]adviceJSON, len(m.Advice)),
 		Policies: make(map[string]policyJSON, len(m.Policies)),
 		Order:    make(map[string][]netip.AddrPort, len(m.Order)),
 		Drains:   make([]drainJSON, 0, len(m.Drains)),
@@ -129,6 +139,9 @@ func encode(m Memory, h header, unknown map[string]json.RawMessage) ([]byte, err
 	}
 	slices.Sort(d.Owned)
 	d.Returns = byService(m.Returns, func(r Return) returnJSON { return returnJSON{r.Out, r.Back, r.For.Milliseconds()} })
+	for name, a := range m.Advice {
+		d.Advice[name] = adviceJSON{a.Health, a.Admin, a.Weight}
+	}
 	for k, p := range m.Policies {
 		d.Policies[k.String()] = policyJSON(p)
 	}

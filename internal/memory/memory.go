@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -25,6 +26,9 @@ type Memory struct {
 	// Save until then, after Load with the time since Save.
 	Health  map[ipvs.DestinationKey]bool
 	DownFor map[ipvs.DestinationKey]time.Duration
+	// Advice is what checks last heard of real servers beside their health, without
+	// the reasons, by a name of what each check looks at.
+	Advice map[string]healthcheck.Advice
 	// Policies are what the policies of virtual services came to.
 	Policies map[ipvs.ServiceKey]Policy
 	// Returns are the real servers that took no connections for a while, or come

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/lbd-project/lbd/healthcheck"
 	"github.com/lbd-project/lbd/ipvs"
 )
 
@@ -108,6 +109,11 @@ func full() Memory {
 		DownFor: map[ipvs.DestinationKey]time.Duration{
 			dest(web, "10.0.0.1:80"):         time.Minute,
 			dest(web6, "[2001:db8:1::1]:80"): 0,
+		},
+		Advice: map[string]healthcheck.Advice{
+			"a1": {Health: healthcheck.SaysDown, Weight: healthcheck.Weight{Kind: healthcheck.WeightPercent, Value: 50}},
+			"b2": {Admin: healthcheck.SaysMaint, Weight: healthcheck.Weight{Kind: healthcheck.WeightAbsolute}},
+			"c3": {Weight: healthcheck.Weight{Kind: healthcheck.WeightLess, Value: 65535}},
 		},
 		Policies: map[ipvs.ServiceKey]Policy{
 			web: {Quorum: QuorumHeld, FailOpen: true}, web6: {Quorum: QuorumLost, Backup: true}, mark: {},

@@ -130,8 +130,8 @@ func TestAdviceKeepsScale(t *testing.T) {
 	}
 }
 
-// After a restart the word of an agent that had taken the server down is waited
-// for, but not that of one which does not answer.
+// After a restart that lost its words, an agent that had taken the server down is
+// waited for, but not one that does not answer.
 func TestAgentAfterRestart(t *testing.T) {
 	t.Parallel()
 	s := advised(t, 10, healthcheck.Advice{}, healthcheck.Advice{Health: healthcheck.SaysDown})
