@@ -18,7 +18,11 @@
 //	LBD_ADDRESS        the address of the real server, 10.0.0.2 or fd00::2
 //	LBD_PORT           its port, 0 where it has none
 //	LBD_TARGET         both, as in a URL: 10.0.0.2:80 or [fd00::2]:80
-//	LBD_CHECK_TIMEOUT  the time that is left to it, in seconds: 1.999
+//	LBD_CHECK_TIMEOUT  the time that is left to it, in seconds: 1.799
+//
+// That time ends a tenth, 250 ms at most, before the deadline of the probe. Its
+// process group gets SIGTERM then, and SIGKILL at the deadline, so that a program
+// that ignores SIGTERM does not lengthen the probe.
 //
 // The program runs in the network namespace of the probes. It needs Linux, and
 // CAP_SETUID, CAP_SETGID and CAP_KILL for another user.

@@ -93,6 +93,7 @@ func (c Check) NewChecker(target netip.AddrPort, env healthcheck.Env) (healthche
 		Group: c.Group,
 		Env:   c.variables(),
 		Enter: enter(c.NetNS, env),
+		Whole: true,
 		Reads: env.Programs,
 	})
 	if err != nil {
@@ -117,7 +118,9 @@ func (c *checker) Check(ctx context.Context) (healthcheck.Result, error) {
 	begun := time.Now()
 	vars := slices.Clone(c.vars)
 	if deadline, ok := ctx.Deadline(); ok {
-		vars = append(vars, fmt.Sprintf("LBD_CHECK_TIMEOUT=%.3f", max(0, time.Until(deadline).Truncate(time.Millisecond).Seconds())))
+		left := max(0, time.Until(deadline))
+		left -= command.Reserve(left)
+		vars = append(vars, fmt.Sprintf("LBD_CHECK_TIMEOUT=%.3f", left.Truncate(time.Millisecond).Seconds()))
 	}
 	r, err := c.cmd.Run(ctx, vars...)
 	res, err := c.judge(r, err)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lbd-project/lbd/healthcheck"
-	"github.com/lbd-project/lbd/internal/checktest"
+	"github.com/lbd-project/lbd/internal/command"
 	"github.com/lbd-project/lbd/internal/netnstest"
 )
 
@@ -99,11 +99,11 @@ func TestCheckKilled(t *testing.T) {
 			if name == "by others" {
 				timeout = 20 * time.Second
 			}
-			r, err := checktest.RunUntil(t, c, healthcheck.Env{}, "10.0.0.2:80", timeout, "*")
+			r, err := check(t, c, "10.0.0.2:80", healthcheck.Env{}, timeout)
 			// A busy host takes a while to begin.
 			for r.Detail == "" && timeout < 20*time.Second {
 				timeout *= 2
-				r, err = checktest.RunUntil(t, c, healthcheck.Env{}, "10.0.0.2:80", timeout, "*")
+				r, err = check(t, c, "10.0.0.2:80", healthcheck.Env{}, timeout)
 			}
 			if err == nil || r.Advice != (healthcheck.Advice{}) || r.Detail != "begun" || errors.Is(err, healthcheck.ErrLocal) {
 				t.Errorf("want a failure without advice, got %+v, %v", r, err)
@@ -112,6 +112,32 @@ func TestCheckKilled(t *testing.T) {
 				t.Errorf("want deadline exceeded %v, got %v", killed, err)
 			}
 		})
+	}
+}
+
+// TestCheckEndsInTime has a program that SIGTERM ends, which it gets before the
+// deadline of the check, and as it was told.
+func TestCheckEndsInTime(t *testing.T) {
+	ch, err := script(`echo "$LBD_CHECK_TIMEOUT"; exec sleep 300`).NewChecker(netip.MustParseAddrPort("10.0.0.2:80"), healthcheck.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A busy machine takes a while to begin, and to end a program.
+	for timeout := 2 * time.Second; ; timeout *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		r, err := ch.Check(ctx)
+		late := ctx.Err()
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("want deadline exceeded, got %v", err)
+		}
+		left, perr := strconv.ParseFloat(r.Detail, 64)
+		if least := command.Reserve(timeout).Seconds() / 2; late == nil && perr == nil && left <= timeout.Seconds()-least {
+			break
+		}
+		if timeout > 10*time.Second {
+			t.Fatalf("with a deadline of %v: got %+v, %v, after the deadline: %v", timeout, r, err, late)
+		}
 	}
 }
 
@@ -213,13 +239,18 @@ func TestCheckLeaksNothing(t *testing.T) {
 			for range tt.n {
 				run()
 			}
-			if gotFDs, gotRoutines := settled(t); gotFDs > fds || gotRoutines > routines {
-				t.Errorf("want %d descriptors and %d goroutines as before, got %d and %d", fds, routines, gotFDs, gotRoutines)
-			}
 			// What got SIGKILL may take a moment on a busy machine.
+			deadline := time.Now().Add(20 * time.Second)
 			left := remaining(t)
-			for deadline := time.Now().Add(20 * time.Second); left != "" && time.Now().Before(deadline); left = remaining(t) {
+			for ; left != "" && time.Now().Before(deadline); left = remaining(t) {
 				time.Sleep(10 * time.Millisecond)
+			}
+			gotFDs, gotRoutines := settled(t)
+			for (gotFDs > fds || gotRoutines > routines) && time.Now().Before(deadline) {
+				gotFDs, gotRoutines = settled(t)
+			}
+			if gotFDs > fds || gotRoutines > routines {
+				t.Errorf("want %d descriptors and %d goroutines as before, got %d and %d", fds, routines, gotFDs, gotRoutines)
 			}
 			if left != "" {
 				t.Error(left)

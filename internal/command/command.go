@@ -58,6 +58,9 @@ type Spec struct {
 	// Enter calls start, which starts the program, in the network namespace that
 	// the program shall run in, and returns its error. Nil means lbd's own.
 	Enter func(start func() error) error
+	// Whole has a program end by the deadline of its context: SIGKILL comes then, and
+	// SIGTERM Reserve earlier. Otherwise SIGTERM comes then, and SIGKILL later.
+	Whole bool
 	// Reads are shared by Commands that may be of the same program: while its file
 	// cannot be read, all of them take one thread. Nil is for one that is kept.
 	Reads *Reads
@@ -119,6 +122,10 @@ func New(s Spec) (*Command, error) {
 	s.Args, s.Env = slices.Clone(s.Args), slices.Concat([]string{defaultPath, defaultLang}, s.Env)
 	return &Command{spec: s, account: a, mask: currentUmask() != umask, kill: signalGroup, grace: grace, killWait: killWait}, nil
 }
+
+// Reserve returns how long before its deadline a program that has that much time
+// gets SIGTERM, with Spec.Whole: a tenth of it, 250 ms at most.
+func Reserve(left time.Duration) time.Duration { return max(0, min(left/10, grace)) }
 
 // checkEnv says which variable is none. The value may be a secret.
 func checkEnv(env []string) error {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,6 +137,40 @@ func TestRunDeadline(t *testing.T) {
 			noneTagged(t, tag(t))
 		})
 	}
+}
+
+// TestRunWhole has a program that ignores SIGTERM, which comes before the deadline,
+// and would have a minute for it if SIGKILL did not come at the deadline.
+func TestRunWhole(t *testing.T) {
+	c := shell(t, "trap '' TERM; echo begun; while :; do sleep 300; done", "TAG="+tag(t))
+	c.spec.Whole, c.grace = true, time.Minute
+	// A busy machine takes a while to begin, and to send a signal.
+	for timeout := 2 * time.Second; ; timeout *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		early := false
+		c.kill = func(group int, signal syscall.Signal) error {
+			early = early || signal == unix.SIGTERM && ctx.Err() == nil
+			return signalGroup(group, signal)
+		}
+		begun := time.Now()
+		r, err := c.Run(ctx)
+		took := time.Since(begun)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("want deadline exceeded, got %v", err)
+		}
+		if took > timeout+30*time.Second {
+			t.Fatalf("with a deadline of %v: took %v", timeout, took)
+		}
+		if early && string(r.Output) == "begun\n" && strings.Contains(err.Error(), "ended by SIGKILL") {
+			break
+		}
+		if timeout > 10*time.Second {
+			t.Fatalf("want SIGTERM before %v and SIGKILL then, got %+v, %v, SIGTERM before %v", timeout, r, err, early)
+		}
+	}
+	noChildren(t)
+	noneTagged(t, tag(t))
 }
 
 // TestRunEndsGroup has a program that ends in time and leaves children: those in

@@ -28,7 +28,10 @@
 //
 // When the context ends, the process group gets SIGTERM, and SIGKILL 250 ms
 // later; Run returns 650 ms after the end of the context at the latest, but
-// about at once for a program that heeds SIGTERM. When the program has ended,
+// about at once for a program that heeds SIGTERM. With Spec.Whole the deadline of
+// the context is that of SIGKILL, and SIGTERM comes a little earlier: only a
+// program that SIGKILL does not end, or whose output others hold open, makes Run
+// return later, by 400 ms at most. When the program has ended,
 // for whatever reason, the rest of its group is killed. What has left the group
 // survives: a daemon that called setsid(2) or setpgid(2). It holds up nothing:
 // 100 ms after the program's end its output is no longer waited for, and it gets

@@ -67,10 +67,19 @@ type process struct {
 	// The rest is the Command's.
 	kill            func(group int, signal syscall.Signal) error
 	grace, killWait time.Duration
+	// end is when SIGKILL comes at the latest, zero for grace after SIGTERM.
+	end time.Time
 }
 
 // run starts the program, watches it and reaps it.
 func (c *Command) run(ctx context.Context, env []string) (Result, error) {
+	var end time.Time
+	if deadline, ok := ctx.Deadline(); ok && c.spec.Whole {
+		end = deadline
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-Reserve(time.Until(end))))
+		defer cancel()
+	}
 	if err := c.reach(ctx); err != nil {
 		return Result{}, err
 	}
@@ -78,6 +87,7 @@ func (c *Command) run(ctx context.Context, env []string) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrStart, err)
 	}
+	p.end = end
 	signal, ended := p.watch(ctx)
 	if !ended {
 		c.stuck.Add(1)
@@ -183,10 +193,14 @@ func (p *process) watch(ctx context.Context) (signal unix.Signal, ended bool) {
 	if p.await() {
 		return 0, true
 	}
+	grace := p.grace
+	if !p.end.IsZero() {
+		grace = min(grace, time.Until(p.end))
+	}
 	for _, step := range []struct {
 		signal unix.Signal
 		wait   time.Duration
-	}{{unix.SIGTERM, p.grace}, {unix.SIGKILL, p.killWait}} {
+	}{{unix.SIGTERM, grace}, {unix.SIGKILL, p.killWait}} {
 		signal = step.signal
 		// It may have ended by itself just now. Then it is a zombie that nobody
 		// else reaps, and the number still is the group's.

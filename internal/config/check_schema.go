@@ -240,7 +240,7 @@ var checkObject = newObject("a check", []key{
 	{name: "authority", kind: kindString, example: "shop.example.com", off: true, types: []string{checkGRPC},
 		doc: "Value of :authority; default is the address with the port."},
 	{name: "command", kind: kindArgs, example: "[/usr/lib/lbd/check-db, --quick]", off: true, types: []string{checkExec},
-		doc: "Absolute path of the program and its arguments. There is no shell. Status 0 is good, others are not. At the timeout its process group gets SIGTERM, and SIGKILL soon after; what it leaves running there is killed when it ends, too. It gets LBD_ADDRESS, LBD_PORT (0 where the real server has port 0), LBD_TARGET (both of them) and LBD_CHECK_TIMEOUT, in seconds. status and doctor warn of a program that others than root and user can change."},
+		doc: "Absolute path of the program and its arguments. There is no shell. Status 0 is good, others are not. Its process group gets SIGKILL at the timeout, and SIGTERM a tenth of the timeout before, 250 ms at most; what it leaves running there is killed when it ends, too. It gets LBD_ADDRESS, LBD_PORT (0 where the real server has port 0), LBD_TARGET (both of them) and LBD_CHECK_TIMEOUT, the seconds until SIGTERM. status and doctor warn of a program that others than root and user can change."},
 	{name: "user", kind: kindString, example: "nobody", off: true, types: []string{checkExec}, doc: "User that it runs as; default is lbd's own."},
 	{name: "group", kind: kindString, example: "nogroup", off: true, types: []string{checkExec}, doc: "Group that it runs as; default is the user's."},
 	{name: "env", kind: kindTable, example: "{LANG: C}", off: true, types: []string{checkExec}, doc: "Its environment, beside PATH, LANG=C and what begins with LBD_."},
