@@ -17,11 +17,33 @@ const (
 	weightNewsEvery  = 10 * time.Second
 )
 
-// weightNews is what a real server may still tell of its weight.
-type weightNews struct {
+// allowance is how much more may be told; the zero value has all of it.
+type allowance struct {
 	left int
 	// since is when left was last added to.
 	since time.Time
+}
+
+// take takes one of atOnce, of which one comes back each every, and says whether
+// there was one.
+func (a *allowance) take(now time.Time, atOnce int, every time.Duration) bool {
+	if a.since.IsZero() {
+		*a = allowance{left: atOnce, since: now}
+	}
+	if more := int(now.Sub(a.since) / every); more > 0 {
+		a.left = min(atOnce, a.left+more)
+		a.since = a.since.Add(time.Duration(more) * every)
+	}
+	if a.left == 0 {
+		return false
+	}
+	a.left--
+	return true
+}
+
+// weightNews is what a real server may still tell of its weight.
+type weightNews struct {
+	allowance
 	// untold counts the changes that were not told, up to weight.
 	untold int
 	weight uint32
@@ -30,15 +52,8 @@ type weightNews struct {
 // tellWeight says whether a change of the weight alone may be told now, and what
 // to add to it.
 func (o *owner) tellWeight(k ipvs.DestinationKey, weight uint32, now time.Time) (note string, ok bool) {
-	n, known := o.weightNews[k]
-	if !known {
-		n = weightNews{left: weightNewsAtOnce, since: now}
-	}
-	if more := int(now.Sub(n.since) / weightNewsEvery); more > 0 {
-		n.left = min(weightNewsAtOnce, n.left+more)
-		n.since = n.since.Add(time.Duration(more) * weightNewsEvery)
-	}
-	if n.left == 0 {
+	n := o.weightNews[k]
+	if !n.take(now, weightNewsAtOnce, weightNewsEvery) {
 		if n.untold == 0 || n.weight != weight {
 			n.untold++
 		}
@@ -49,7 +64,7 @@ func (o *owner) tellWeight(k ipvs.DestinationKey, weight uint32, now time.Time) 
 	if n.untold > 1 || n.untold == 1 && n.weight != weight {
 		note = fmt.Sprintf("; changes of the weight before that were not told: %d", n.untold)
 	}
-	n.left, n.untold = n.left-1, 0
+	n.untold = 0
 	o.weightNews[k] = n
 	return note, true
 }
