@@ -16,10 +16,11 @@ func (a *app) eventsCommand() *cobra.Command {
 		Use:   "events",
 		Short: "Tell what happened",
 		Long: `Tell what happened to real servers and virtual services, what operators said,
-reloads, and repairs of what somebody else changed: the last 1024 events of this
-lbd, the oldest first. A change of a real server is told once the table has it.
-Of a weight that does not rest one change each 10 s is told, with the number of
-those before that were not; failures and recoveries are told always.
+reloads, repairs of what somebody else changed, and what checks warn of: the
+last 1024 events of this lbd, the oldest first. A change of a real server is
+told once the table has it. Of a weight that does not rest one change each 10 s
+is told, with the number of those before that were not; failures and recoveries
+are told always.
 
 -f goes on with what is to come, and ends with status 1 when lbd stops. Events
 that a slow reader missed are told of by their number. -o json prints an object

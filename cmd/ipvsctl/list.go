@@ -18,8 +18,9 @@ WEIGHT is the weight in the table and the configured one; a dash means that the
 table does not hold the real server. SERVICE is a name, or the protocol and
 address as listed. -o wide adds limits, rates and the reason of the weight.
 There is a column MARKS where something has one: backup servers, what operators
-said with drain, disable and weight, slow starts, and where health is ignored.
-Scripts should read -o json.
+said with drain, disable and weight, slow starts, where health is ignored, and
+where a check warns, such as of a certificate: explain says of what. Scripts
+should read -o json.
 
 --table has lbd read its engine now, instead of telling what it saw last.
 --direct reads the kernel's IPVS of this network namespace and needs no lbd.

@@ -190,6 +190,9 @@ func marksText(_ api.Service, r api.RealServer) string {
 	if r.HealthIgnored {
 		marks = append(marks, "health ignored")
 	}
+	if slices.ContainsFunc(r.Checks, func(c api.Check) bool { return c.Warning != "" }) {
+		marks = append(marks, "check warns")
+	}
 	return dash(strings.Join(marks, ", "))
 }
 

@@ -26,6 +26,9 @@ const (
 	EventDrift = "drift"
 	// EventSync is that the table stops or begins to follow the configuration.
 	EventSync = "sync"
+	// EventWarning is that checks of a real server begin to warn of something, such
+	// as a certificate that expires, of something else, or no more.
+	EventWarning = "warning"
 )
 
 // The states of events that are not of real servers.
@@ -46,12 +49,15 @@ const (
 	// Of an EventSync.
 	StateFollows = "follows"
 	StateFails   = "fails"
+	// Of an EventWarning.
+	StateRaised  = "raised"
+	StateCleared = "cleared"
 	// StateGone is that of a real server that has left the table.
 	StateGone = "gone"
 )
 
 // EventKinds are all kinds.
-var EventKinds = []string{EventStart, EventServer, EventService, EventAdmin, EventReload, EventDrift, EventSync}
+var EventKinds = []string{EventStart, EventServer, EventService, EventAdmin, EventReload, EventDrift, EventSync, EventWarning}
 
 // Event is something that happened.
 type Event struct {

@@ -50,7 +50,7 @@ func fixture() *fakeBackend {
 					UpperThreshold: 100, LowerThreshold: 75, Active: 7, Inactive: 8, Persistent: 9, Present: true,
 					State: "drained", StateSeconds: 12.5, Reason: "drained by alice (uid 1000)", Admin: admin, Backup: true, Ramping: true, HealthIgnored: true,
 					Checks: []Check{{
-						Probe: "tcp 10.0.0.2:80", State: "down", Detail: "connection refused",
+						Probe: "tcp 10.0.0.2:80", State: "down", Detail: "connection refused", Warning: "the certificate has expired",
 						LatencySeconds: 0.001, AgeSeconds: 2, Checks: 100, Failures: 3,
 					}},
 					Stats: stats,

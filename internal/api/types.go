@@ -216,7 +216,10 @@ type Check struct {
 	Probe string `json:"probe"`
 	State string `json:"state"`
 	// Detail is the last result in words, the error of a failed one.
-	Detail         string  `json:"detail,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	// Warning is what the check warns of, while it passes, too: "the certificate
+	// expires in 3 days: …".
+	Warning        string  `json:"warning,omitempty"`
 	LatencySeconds float64 `json:"latency_seconds"`
 	// AgeSeconds is the age of the last result; -1 before the first.
 	AgeSeconds float64 `json:"age_seconds"`

@@ -105,7 +105,7 @@ var tlsObject = newObject("tls", []key{
 	{name: "alpn", kind: kindTexts, example: "[h2]", off: true,
 		doc: "Protocols that are offered (ALPN); a check of HTTP or gRPC offers its own."},
 	{name: "warn_before", kind: kindDuration, def: "168h", max: 10 * 366 * 24 * hour,
-		doc: "How long before its end a certificate is warned of; 0s for never."},
+		doc: "How long before its end a certificate is warned of, in the log, status, list, explain and events, while the check passes; 0s for never."},
 })
 
 // bytesObject gives bytes in another way than as a text.

@@ -2,12 +2,12 @@ package config
 
 // hookEvents are the kinds of events that a hook can be told of; internal/api has
 // what they mean.
-var hookEvents = []string{"start", "real_server", "service", "admin", "reload", "drift", "sync"}
+var hookEvents = []string{"start", "real_server", "service", "admin", "reload", "drift", "sync", "warning"}
 
 // hookKeys are the keys that all hooks have.
 var hookKeys = []key{
 	{name: "events", kind: kindWords, enum: hookEvents, example: "[real_server, service]",
-		doc: "Kinds of events that it is told of, as ipvsctl events -o json names them; left out, all. start is a start of lbd, real_server and service are changes of their state, once the table has them, admin is what an operator said, reload a reload, drift a repair of what somebody else changed, sync that the table stops or begins to follow the configuration."},
+		doc: "Kinds of events that it is told of, as ipvsctl events -o json names them; left out, all. start is a start of lbd, real_server and service are changes of their state, once the table has them, admin is what an operator said, reload a reload, drift a repair of what somebody else changed, sync that the table stops or begins to follow the configuration, warning that checks of a real server warn of something, such as a certificate that expires soon, or no more."},
 	{name: "timeout", kind: kindDuration, def: "10s", min: 100 * millisecond, max: 300 * second,
 		doc: "How long one attempt may take. A program gets SIGTERM then, and SIGKILL 250 ms later, with its process group."},
 	{name: "max_age", kind: kindDuration, def: "5m", min: second, max: 24 * hour,

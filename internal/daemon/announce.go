@@ -102,6 +102,7 @@ func (o *owner) announceGone(acked func(ipvs.DestinationKey) bool) {
 		}
 		delete(o.announced, k)
 		delete(o.weightNews, k)
+		delete(o.warned, k)
 		o.log.Info("real server gone", "service", was.service, "real_server", k.Address)
 		o.events.add(api.Event{
 			Kind: api.EventServer, Service: was.service, Key: k.Service.String(), RealServer: k.Address.String(), State: api.StateGone,

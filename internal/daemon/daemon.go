@@ -125,6 +125,7 @@ func assemble(p parts) (*Daemon, error) {
 		keys:        make(map[*healthcheck.Probe]string),
 		subjects:    make(map[*healthcheck.Probe]string),
 		weightNews:  make(map[ipvs.DestinationKey]weightNews),
+		warned:      make(map[ipvs.DestinationKey]warned),
 	}
 	o.events = newEventRing(o.told.Tell)
 	o.told.Change(p.loaded.Hooks)

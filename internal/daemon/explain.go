@@ -259,6 +259,11 @@ func (x *explanation) reason(ties string) string {
 
 // cautions warns of what makes the service behave other than the scheduler says.
 func (x *explanation) cautions(s *fleet.Service, c *config.Config) {
+	for i := range s.Servers {
+		if rs := &s.Servers[i]; rs.Warning != "" {
+			x.warn("%v: %s", rs.Address, rs.Warning)
+		}
+	}
 	switch {
 	case s.Backup:
 		x.warn("the quorum is lost: the backup servers replace the others")

@@ -100,6 +100,8 @@ type owner struct {
 	announced map[ipvs.DestinationKey]announcement
 	// weightNews limits what is told of weights alone.
 	weightNews map[ipvs.DestinationKey]weightNews
+	// warned is what was told of warnings of checks.
+	warned map[ipvs.DestinationKey]warned
 	// released is when services stopped to be lbd's, until statistics are newer.
 	released map[ipvs.ServiceKey]time.Time
 	// usable says which services the log last said to have a real server that

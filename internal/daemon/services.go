@@ -136,6 +136,7 @@ func (r *reading) check(p healthcheck.Probe) api.Check {
 		Probe:          fleet.Label(p),
 		State:          st.State.String(),
 		Detail:         st.Last.Detail,
+		Warning:        st.Warning,
 		LatencySeconds: st.Last.Latency.Seconds(),
 		AgeSeconds:     age(r.now, st.LastTime),
 		Checks:         st.Checks,

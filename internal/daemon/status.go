@@ -46,6 +46,7 @@ func (d *Daemon) Status(context.Context) (api.Status, error) {
 	}
 	s.Hooks = d.owner.told.Status()
 	s.Warnings = append(s.Warnings, notify.Warnings(s.Hooks)...)
+	s.Warnings = append(s.Warnings, v.checkWarnings()...)
 	s.Services, s.RealServers = v.counts()
 	s.Overrides = api.Overrides{RealServers: len(v.admin), File: d.owner.admin.path}
 	if v.adminErr != nil {

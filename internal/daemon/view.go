@@ -99,6 +99,7 @@ func (o *owner) finish(report reconcile.Report, err error) {
 	if o.fleet != nil {
 		o.announce(report)
 		o.announceAlerts()
+		o.announceWarnings(now)
 		o.hooks.want(o.commands)
 		o.noteStates(now)
 	}

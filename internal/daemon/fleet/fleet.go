@@ -102,6 +102,10 @@ type Server struct {
 	Reason string
 	// Probes are the checks.
 	Probes []healthcheck.Probe
+	// Warning is what the checks warn of, such as a certificate that expires; empty
+	// for nothing. Unheard says that one of them has had no result yet.
+	Warning string
+	Unheard bool
 	// OnFailure is what a failure does to the server, OnFailureReason why; empty
 	// for a draining server.
 	OnFailure       config.OnFailure
@@ -169,6 +173,9 @@ type candidate struct {
 	health
 	weights
 	gate Gate
+	// warning and unheard are as in Server.
+	warning string
+	unheard bool
 	// was is what is remembered of it.
 	was ServerMemory
 	// ejected says that it is taken out for its connections, passiveReason what they
@@ -190,6 +197,7 @@ func (d *decider) service(vs *config.VirtualService) Service {
 		var last verdict
 		last.down, last.known = d.Health[key]
 		c.health = d.judge(rs, last)
+		c.warning, c.unheard = d.warning(rs)
 		if len(rs.Probes) > 0 {
 			d.health.note(key, last, c.down())
 		}
@@ -242,6 +250,8 @@ func (d *decider) server(vs *config.VirtualService, c *candidate, p policies, sc
 		Health:       c.health.state,
 		Ramping:      c.ramping || ramp.Reason != "",
 		Probes:       c.rs.Probes,
+		Warning:      c.warning,
+		Unheard:      c.unheard,
 		DrainTimeout: c.rs.DrainTimeout,
 
 		OnFailure:       c.rs.OnFailure,

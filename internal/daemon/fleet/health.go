@@ -136,6 +136,19 @@ func (d *decider) judge(rs *config.RealServer, last verdict) health {
 	return h
 }
 
+// warning returns what the checks of the server that has been judged warn of, and
+// whether one has had no result yet.
+func (d *decider) warning(rs *config.RealServer) (text string, unheard bool) {
+	for i := range rs.Probes {
+		st := &d.statuses[i]
+		unheard = unheard || st.Checks == 0
+		if st.Warning != "" {
+			text = join(text, Label(rs.Probes[i])+": "+st.Warning)
+		}
+	}
+	return text, unheard
+}
+
 // onlyStarted reports whether a state that is not that of the server so far is the
 // one that the probe starts with, and no result has borne it out: how a probe starts
 // is for servers of which nothing is known. So neither a restart of lbd nor a check
