@@ -10,9 +10,14 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
-	"testing"
 	"time"
 )
+
+// TB is what is needed of a testing.TB.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
 
 // Cert is a certificate with its key, in every form.
 type Cert struct {
@@ -41,7 +46,7 @@ type Spec struct {
 }
 
 // New makes a root authority, good for ten years.
-func New(t testing.TB) *Authority {
+func New(t TB) *Authority {
 	t.Helper()
 	return &Authority{issue(t, Spec{CommonName: "test root", NotAfter: time.Now().AddDate(10, 0, 0)}, nil, true)}
 }
@@ -57,32 +62,32 @@ func (a *Authority) Pool() *x509.CertPool {
 }
 
 // Issue makes a certificate.
-func (a *Authority) Issue(t testing.TB, s Spec) Cert {
+func (a *Authority) Issue(t TB, s Spec) Cert {
 	t.Helper()
 	return issue(t, s, a, false)
 }
 
 // Intermediate makes an authority below a.
-func (a *Authority) Intermediate(t testing.TB, s Spec) *Authority {
+func (a *Authority) Intermediate(t TB, s Spec) *Authority {
 	t.Helper()
 	return &Authority{issue(t, s, a, true)}
 }
 
 // SelfSigned makes a certificate that nobody vouches for.
-func SelfSigned(t testing.TB, s Spec) Cert {
+func SelfSigned(t TB, s Spec) Cert {
 	t.Helper()
 	return issue(t, s, nil, false)
 }
 
-func issue(t testing.TB, s Spec, by *Authority, authority bool) Cert {
+func issue(t TB, s Spec, by *Authority, authority bool) Cert {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	c := &x509.Certificate{
 		SerialNumber:          serial,
@@ -123,22 +128,22 @@ func issue(t testing.TB, s Spec, by *Authority, authority bool) Cert {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	return pack(t, der, above, key, by == nil && authority)
 }
 
 // pack puts the forms together. A root is not part of the chain that it begins.
-func pack(t testing.TB, der []byte, above [][]byte, key *ecdsa.PrivateKey, root bool) Cert {
+func pack(t TB, der []byte, above [][]byte, key *ecdsa.PrivateKey, root bool) Cert {
 	t.Helper()
 	var out Cert
 	var err error
 	if out.X509, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	out.KeyPEM = encode("PRIVATE KEY", keyDER)
 	out.TLS.PrivateKey = key

@@ -92,6 +92,7 @@ const (
 //	server NAME limit N                let its program end whenever it gets more than N of the last
 //	                                   10 connections that came to any server's port 80
 //	server NAME fell                   fails unless it did so since
+//	server NAME certificate DURATION   serve HTTPS with a new certificate that is good for so long
 //	sees REGEXP COMMAND...             run a command of this table whose output must match
 //	retry [-for TIME] COMMAND...       repeat a command of this table until it succeeds
 //

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/lbd-project/lbd/internal/certtest"
 )
 
 func cmdServer(s *script, args []string) (string, error) {
 	if len(args) < 2 {
-		return "", usage("server NAME refuse|open|sick|well|unplug|plug|kill|restart|say WORD...|silent|limit N|fell")
+		return "", usage("server NAME refuse|open|sick|well|unplug|plug|kill|restart|say WORD...|silent|limit N|fell|certificate DURATION")
 	}
 	srv := s.lab.Server(args[0])
 	switch args[1] {
@@ -42,6 +45,15 @@ func cmdServer(s *script, args []string) (string, error) {
 			return "", err
 		}
 		srv.Limit(n)
+	case "certificate":
+		if len(args) != 3 {
+			return "", usage("server NAME certificate DURATION")
+		}
+		d, err := time.ParseDuration(args[2])
+		if err != nil {
+			return "", err
+		}
+		srv.Certify(certtest.SelfSigned(s.tb, certtest.Spec{NotAfter: time.Now().Add(d)}).TLS)
 	case "fell":
 		if srv.Fell() == 0 {
 			return "", fmt.Errorf("%s did not fall", args[0])

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +22,9 @@ const (
 	HTTPPort = 80
 	// HealthPort is HTTP too: a check that uses it can fail while HTTPPort serves.
 	HealthPort = 8080
-	UDPPort    = 53
+	// HTTPSPort serves from the first Certify on.
+	HTTPSPort = 443
+	UDPPort   = 53
 	// AgentPort has an agent once the Server Says something.
 	AgentPort = 9707
 )
@@ -44,6 +48,8 @@ type Server struct {
 	http      *http.Server
 	mu        sync.Mutex
 	listeners map[uint16]net.Listener
+	// cert is the certificate of HTTPSPort.
+	cert atomic.Pointer[tls.Certificate]
 	// limit is guarded by itself: Kill holds mu while it waits for connections
 	// that arrive.
 	limit struct {
@@ -95,8 +101,20 @@ func (s *Server) Open(port uint16) {
 	if s.http == nil {
 		s.http = s.handler()
 	}
+	served := ln
+	if port == HTTPSPort {
+		served = tls.NewListener(ln, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.cert.Load(), nil
+		}})
+	}
 	// It returns when Refuse or Kill closes ln.
-	go s.http.Serve(ln)
+	go s.http.Serve(served)
+}
+
+// Certify serves HTTPS, on HTTPSPort, with this certificate from now on.
+func (s *Server) Certify(c tls.Certificate) {
+	s.cert.Store(&c)
+	s.Open(HTTPSPort)
 }
 
 // Refuse refuses connections on a port; those that exist go on.
