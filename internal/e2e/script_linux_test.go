@@ -83,6 +83,8 @@ const (
 //	finish NAME                        download the rest and check every byte
 //	webhook listen ADDRESS:PORT        take notifications, on the client
 //	webhook got                        print those that came, a line an event: kind, state, service, server
+//	speak NAME PROTOCOL HOW            let a server's program for checks speak dns, grpc, https, smtp or udp
+//	                                   and be right, wrong or silent from now on
 //	server NAME refuse|open            refuse new connections to HTTP, or accept them
 //	server NAME sick|well              the same for the health port alone
 //	server NAME unplug|plug            take it off the network, or back
@@ -242,6 +244,7 @@ type script struct {
 	steady    *watch
 	queues    map[string]*nfqueue.Queue
 	receiver  *receiver
+	speakers  map[string]*speaker // by server and protocol
 	// doubts says that the command may well fail: it is negated or retried.
 	doubts bool
 	// alone says that no other scenario runs, so that the wall clock is this one's;
@@ -279,6 +282,7 @@ func (s *script) start(tb *scriptTB, dir string) *script {
 		downloads: make(map[string]*Download),
 		flows:     make(map[string]*Flow),
 		queues:    make(map[string]*nfqueue.Queue),
+		speakers:  make(map[string]*speaker),
 	}
 }
 
@@ -329,8 +333,8 @@ func commands() map[string]command {
 		"table": cmdTable, "counts": cmdCounts, "active": cmdActive, "steady": cmdSteady, "queue": cmdQueue,
 		"spread": cmdSpread, "ask": cmdAsk, "from": cmdFrom, "flow": cmdFlow, "hold": cmdHold, "release": cmdRelease, "stream": cmdStream, "crowd": cmdCrowd,
 		"download": cmdDownload, "finish": cmdFinish, "server": cmdServer,
-		"webhook": cmdWebhook,
-		"sees":    cmdSees, "retry": cmdRetry,
+		"webhook": cmdWebhook, "speak": cmdSpeak,
+		"sees": cmdSees, "retry": cmdRetry,
 	}
 }
 
