@@ -96,11 +96,26 @@ func (d *LBD) Rules() (string, error) {
 	}
 	// Without the second option counters and times would be there, too. One call
 	// for all tables: to start nft takes longer than to list them.
-	text, err := d.nft("--stateless", "--numeric", "list", "ruleset")
-	if err != nil {
-		return "", err
+	for deadline := time.Now().Add(startTimeout); ; {
+		before, err := generation(d.Holds)
+		if err != nil {
+			return "", err
+		}
+		text, err := d.nft("--stateless", "--numeric", "list", "ruleset")
+		if err != nil {
+			return "", err
+		}
+		after, err := generation(d.Holds)
+		switch {
+		case err != nil:
+			return "", err
+		case before == after:
+			return withoutLearned(tablesOf(text, "lbd")), nil
+		case time.Now().After(deadline):
+			return "", fmt.Errorf("the rules changed all the time for %v", startTimeout)
+		}
+		// nft begins anew when the rules change while it reads them, and lists some twice.
 	}
-	return withoutLearned(tablesOf(text, "lbd")), nil
 }
 
 // tablesOf returns the tables of a name, of every family, from nft's list of a
