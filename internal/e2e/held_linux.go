@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lbd-project/lbd/internal/api"
+	"github.com/lbd-project/lbd/internal/userspace/ruleset"
 )
 
 // Engine is what schedules for an LBD. The zero value is the kernel's IPVS.
@@ -94,18 +95,18 @@ func (d *LBD) Rules() (string, error) {
 		t, err := ReadTable(d.Holds)
 		return t.String(), err
 	}
-	// Without the second option counters and times would be there, too. One call
-	// for all tables: to start nft takes longer than to list them.
 	for deadline := time.Now().Add(startTimeout); ; {
-		before, err := generation(d.Holds)
+		before, err := ruleset.Generation(d.Holds.FD())
 		if err != nil {
 			return "", err
 		}
+		// Without the first option counters and times would be there, too. One call
+		// for all tables: to start nft takes longer than to list them.
 		text, err := d.nft("--stateless", "--numeric", "list", "ruleset")
 		if err != nil {
 			return "", err
 		}
-		after, err := generation(d.Holds)
+		after, err := ruleset.Generation(d.Holds.FD())
 		switch {
 		case err != nil:
 			return "", err

@@ -55,6 +55,18 @@ func openSocket(ns int) (fd int, err error) {
 
 func (w *watch) close() error { return os.NewSyscallError("close", unix.Close(w.fd)) }
 
+// Generation returns that of the whole ruleset of a network namespace: what is read
+// while it stays the same is of one ruleset. netns is a descriptor; 0 or less is the
+// thread's own.
+func Generation(netns int) (uint32, error) {
+	w, err := openWatch(netns)
+	if err != nil {
+		return 0, err
+	}
+	id, err := w.generation()
+	return id, errors.Join(err, w.close())
+}
+
 // generation returns the ruleset's generation.
 func (w *watch) generation() (uint32, error) {
 	var id uint32
