@@ -3,11 +3,11 @@ package e2e
 import (
 	"bufio"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -57,31 +57,14 @@ func (sp *speaker) say(right, wrong string) string {
 	return ""
 }
 
-// datagrams answers what comes to a port of UDP, unless the answer is empty.
-func datagrams(srv *Server, port int, answer func(ask []byte) string) {
-	pc := srv.NS.ListenPacket("udp", fmt.Sprintf("%s:%d", srv.V4, port))
-	go func() {
-		b := make([]byte, 2048)
-		for {
-			n, from, err := pc.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			if a := answer(b[:n]); a != "" {
-				pc.WriteTo([]byte(a), from)
-			}
-		}
-	}()
-}
-
 func speakUDP(_ *script, srv *Server, sp *speaker) error {
-	datagrams(srv, 7, func([]byte) string { return sp.say("pong", "pang") })
+	srv.datagrams(netip.AddrPortFrom(srv.V4, 7), func([]byte) string { return sp.say("pong", "pang") })
 	return nil
 }
 
 // speakDNS answers with one address, RFC 1035, section 4.1.
 func speakDNS(_ *script, srv *Server, sp *speaker) error {
-	datagrams(srv, 5353, func(ask []byte) string {
+	srv.datagrams(netip.AddrPortFrom(srv.V4, 5353), func(ask []byte) string {
 		addr := sp.say("\xc0\x00\x02\x01", "\xc0\x00\x02\x02")
 		if len(ask) < 17 || addr == "" {
 			return ""
@@ -100,9 +83,7 @@ func speakDNS(_ *script, srv *Server, sp *speaker) error {
 }
 
 func speakSMTP(_ *script, srv *Server, sp *speaker) error {
-	ln := srv.NS.Listen("tcp", ":25")
-	talk := func(c net.Conn) {
-		defer c.Close()
+	accept(srv.NS.Listen("tcp", ":25"), func(c net.Conn) {
 		io.WriteString(c, sp.say("220 mx.example ESMTP\r\n", "554 not today\r\n"))
 		for lines := bufio.NewScanner(c); lines.Scan(); {
 			if lines.Text() == "QUIT" {
@@ -111,16 +92,7 @@ func speakSMTP(_ *script, srv *Server, sp *speaker) error {
 			}
 			io.WriteString(c, sp.say("250 mx.example\r\n", "500 what\r\n"))
 		}
-	}
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go talk(c)
-		}
-	}()
+	})
 	return nil
 }
 

@@ -134,14 +134,21 @@ func (s *Server) Say(line string) {
 	defer s.mu.Unlock()
 	ln := s.NS.Listen("tcp", fmt.Sprintf(":%d", AgentPort))
 	s.listeners[AgentPort] = ln
+	accept(ln, func(c net.Conn) { fmt.Fprintln(c, line) })
+}
+
+// accept has talk answer each connection until the listener closes.
+func accept(ln net.Listener, talk func(net.Conn)) {
 	go func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
-				return // Refuse or Kill
+				return
 			}
-			fmt.Fprintln(c, line)
-			c.Close()
+			go func() {
+				defer c.Close()
+				talk(c)
+			}()
 		}
 	}()
 }
@@ -241,15 +248,22 @@ func pace(w http.ResponseWriter, r *http.Request, content io.Reader, rate int64)
 // openUDP answers on one address: a socket of all addresses would answer from
 // the wrong one where the server has a VIP.
 func (s *Server) openUDP(addr netip.Addr) {
-	pc := s.NS.ListenPacket("udp", netip.AddrPortFrom(addr, UDPPort).String())
+	s.datagrams(netip.AddrPortFrom(addr, UDPPort), func([]byte) string { return s.Name })
+}
+
+// datagrams answers what comes to an address of UDP, unless the answer is empty.
+func (s *Server) datagrams(addr netip.AddrPort, answer func(ask []byte) string) {
+	pc := s.NS.ListenPacket("udp", addr.String())
 	go func() {
 		b := make([]byte, 2048)
 		for {
-			_, from, err := pc.ReadFrom(b)
+			n, from, err := pc.ReadFrom(b)
 			if err != nil {
 				return
 			}
-			pc.WriteTo([]byte(s.Name), from)
+			if a := answer(b[:n]); a != "" {
+				pc.WriteTo([]byte(a), from)
+			}
 		}
 	}()
 }
